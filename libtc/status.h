@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TC_STATUS_H
+#define TC_STATUS_H
+
+#include "tc/tc.h"
+
+/* Names the public function that the calling thread has entered; tc_fail puts it in front of the sentence. */
+void tc_function_set(const char *name);
+const char *tc_function(void);
+
+/* Records "function: sentence" for tc_last_error() and returns status. */
+__attribute__((format(printf, 2, 3))) tc_status_t tc_fail(tc_status_t status, const char *format, ...);
+
+/* The checks of this library: returns from the calling function with a status and its sentence unless the condition holds. */
+#define TC_REQUIRE(condition, status, ...)                             \
+  do {                                                                 \
+    if (!(condition)) return tc_fail((status), __VA_ARGS__), (status); \
+  } while (0)
+
+/* Returns from the calling function with the status of a call that did not succeed. */
+#define TC_TRY(call)                    \
+  do {                                  \
+    const tc_status_t tc_try = (call);  \
+    if (tc_try != TC_OK) return tc_try; \
+  } while (0)
+
+#endif
