@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: MIT */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cpu/cpu.h"
+#include "cpu/machine.h"
+#include "status.h"
+
+/* ---- Choice of the ISA ---- */
+
+/* Fills isas, and takes the wanted ISA, or the best one if none is wanted. */
+static tc_status_t choose_isa(tc_cpu *cpu, const char *wanted) {
+  const tc_cpu_kernels *best = NULL, *named = NULL;
+  size_t length = 0;
+  for (int i = 0; i < tc_cpu_isa_count; i++) {
+    const tc_cpu_kernels *kernels = tc_cpu_isas[i].kernels;
+    if (!tc_cpu_isas[i].supported()) continue;
+    length += (size_t)snprintf(cpu->isas + length, sizeof cpu->isas - length, "%s%s", length ? "," : "", kernels->isa);
+    best = kernels;
+    if (wanted && strcmp(wanted, kernels->isa) == 0) named = kernels;
+  }
+  TC_REQUIRE(!wanted || named, TC_ERROR_ENVIRONMENT, "TC_CPU_ISA=%.64s can't be done on this machine, one of %s can", wanted,
+             cpu->isas);
+  cpu->kernels = wanted ? named : best;
+  snprintf(cpu->isa_reason, sizeof cpu->isa_reason, wanted ? "TC_CPU_ISA=%s" : "best of %s", wanted ? wanted : cpu->isas);
+  return TC_OK;
+}
+
+/* ---- Life ---- */
+
+static tc_status_t cpu_open(const tc_environment *environment, void **state) {
+  TC_REQUIRE(environment->conv_path != TC_CONV_PATH_COL, TC_ERROR_ENVIRONMENT,
+             "TC_CONV_PATH=col can't be done by the cpu backend, implicit can");
+  tc_cpu *cpu = calloc(1, sizeof *cpu);
+  TC_REQUIRE(cpu, TC_ERROR_MEMORY, "no memory for a CPU context");
+  const tc_status_t status = choose_isa(cpu, environment->cpu_isa);
+  if (status != TC_OK) {
+    free(cpu);
+    return status;
+  }
+  int64_t threads = environment->threads ? environment->threads : tc_machine_cpus();
+  if (threads > TC_THREADS_MAX) threads = TC_THREADS_MAX;
+  tc_pool_init(&cpu->pool, threads);
+  tc_machine_name(cpu->device, sizeof cpu->device);
+  *state = cpu;
+  return TC_OK;
+}
+
+static void cpu_close(void *state) {
+  tc_cpu *cpu = state;
+  tc_pool_destroy(&cpu->pool);
+  tc_workspaces_free(cpu);
+  free(cpu);
+}
+
+static void cpu_set_threads(void *state, int64_t n) { tc_pool_set_threads(&((tc_cpu *)state)->pool, n); }
+
+static int64_t cpu_get_threads(void *state) { return ((tc_cpu *)state)->pool.threads; }
+
+static void cpu_trim(void *state) { tc_workspaces_free(state); }
+
+static void cpu_after_fork(void *state) { tc_pool_after_fork(&((tc_cpu *)state)->pool); }
+
+static void cpu_device_info(void *state, tc_device_info *out) {
+  const tc_cpu *cpu = state;
+  out->backend = TC_BACKEND_CPU;
+  out->threads = cpu->pool.threads;
+  snprintf(out->device, sizeof out->device, "%s", cpu->device);
+  snprintf(out->isa, sizeof out->isa, "%s", cpu->kernels->isa);
+  snprintf(out->isa_reason, sizeof out->isa_reason, "%s", cpu->isa_reason);
+  snprintf(out->isas, sizeof out->isas, "%s", cpu->isas);
+  snprintf(out->kernel, sizeof out->kernel, "%s", cpu->kernels->gemm_name);
+}
+
+/* ---- Memory of buffers ---- */
+
+enum { ALIGNMENT = 64 };
+
+/* calloc leaves the zeroing of large blocks to the operating system, and aligned_alloc doesn't. */
+static tc_status_t cpu_memory_alloc(void *state, size_t bytes, tc_memory *out) {
+  (void)state;
+  out->owned = bytes <= SIZE_MAX - ALIGNMENT ? calloc(1, bytes + ALIGNMENT) : NULL;
+  TC_REQUIRE(out->owned, TC_ERROR_MEMORY, "no memory for bytes = %zu", bytes);
+  out->data = (char *)out->owned + (ALIGNMENT - (uintptr_t)out->owned % ALIGNMENT) % ALIGNMENT;
+  return TC_OK;
+}
+
+static tc_status_t cpu_memory_wrap(void *state, void *ptr, size_t bytes, tc_memory *out) {
+  (void)state, (void)bytes;
+  *out = (tc_memory){ptr, NULL};
+  return TC_OK;
+}
+
+static void cpu_memory_free(void *state, tc_memory *memory) {
+  (void)state;
+  free(memory->owned);
+}
+
+const tc_backend tc_backend_cpu = {
+    .id = TC_BACKEND_CPU,
+    .name = "cpu",
+    .open = cpu_open,
+    .close = cpu_close,
+    .device_info = cpu_device_info,
+    .set_threads = cpu_set_threads,
+    .get_threads = cpu_get_threads,
+    .trim = cpu_trim,
+    .after_fork = cpu_after_fork,
+    .memory_alloc = cpu_memory_alloc,
+    .memory_wrap = cpu_memory_wrap,
+    .memory_free = cpu_memory_free,
+    .gemm = tc_cpu_gemm,
+    .conv2d_forward = tc_cpu_conv2d_forward,
+    .conv2d_backward_input = tc_cpu_conv2d_backward_input,
+    .conv2d_backward_weight = tc_cpu_conv2d_backward_weight,
+};

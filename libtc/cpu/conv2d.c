@@ -1,0 +1,371 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The three directions as matrix products (product.h), with P = out_H*out_W pixels and T = kH*kW taps, for each group:
+ *   forward          Y[o, (n,p)]     = weight[o, (i,t)]  *  col[(i,t), (n,p)]
+ *   backward_weight  dW[o, (i,t)]    = dY[o, (n,p)]      *  col[(i,t), (n,p)]^T
+ *   backward_input   dCol[(i,t), p]  = weight[o, (i,t)]^T * dY[o, p], for each image; dX[i] = sum over t of dCol moved by the tap
+ * where col[(i,t), (n,p)] is the pixel of channel i that tap t sees at output pixel p of image n, or 0 over padding. Rows of col are
+ * gathered while they are packed, and rows of dCol are added to dX as they come, so neither is ever stored.
+ */
+#include <string.h>
+
+#include "check.h"
+#include "cpu/product.h"
+
+static int64_t min(int64_t a, int64_t b) { return a < b ? a : b; }
+
+static int64_t max(int64_t a, int64_t b) { return a > b ? a : b; }
+
+static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+/* One axis of the convolution: output position o and tap t see input position o*stride - pad + t*dilation. */
+typedef struct axis {
+  int64_t size, kernel, out, stride, dilation, pad;
+} axis;
+
+typedef struct conv2d {
+  const tc_cpu_kernels *kernels;
+  axis h, w;
+  int64_t batch, groups;
+  int64_t in_channels, out_channels; /* of a group */
+  int64_t taps, pixels;              /* T, P */
+  const uint16_t *x, *weight, *bias, *dy;
+  uint16_t *y, *dx;
+  void *dw;
+} conv2d;
+
+static conv2d describe(const tc_cpu *cpu, const tc_conv2d_desc *d) {
+  return (conv2d){
+      .kernels = cpu->kernels,
+      .h = {d->H, d->kH, d->out_H, d->stride_h, d->dilation_h, d->pad_top},
+      .w = {d->W, d->kW, d->out_W, d->stride_w, d->dilation_w, d->pad_left},
+      .batch = d->batch,
+      .groups = d->groups,
+      .in_channels = d->in_channels / d->groups,
+      .out_channels = d->out_channels / d->groups,
+      .taps = d->kH * d->kW,
+      .pixels = d->out_H * d->out_W,
+  };
+}
+
+static bool axis_is_identity(const axis *a) { return a->kernel == 1 && a->stride == 1 && a->pad == 0; }
+
+/* A 1x1 convolution that sees every pixel once is one on images of a single row, whose rows of col are longer. */
+static void flatten_pointwise(conv2d *c) {
+  if (!axis_is_identity(&c->h) || !axis_is_identity(&c->w)) return;
+  c->w.size = c->w.out = c->pixels;
+  c->h.size = c->h.out = 1;
+}
+
+/* Output positions o, from first on and fewer than end, at which a tap sees a position within 0 .. size-1. */
+typedef struct range {
+  int64_t first, end;
+} range;
+
+static range axis_inside(const axis *a, int64_t tap, int64_t first, int64_t end) {
+  const int64_t before = a->pad - tap * a->dilation; /* o*stride >= before */
+  const int64_t last = a->size - 1 + before;         /* o*stride <= last */
+  const int64_t from = before > 0 ? ceil_div(before, a->stride) : 0;
+  const int64_t to = last < 0 ? 0 : last / a->stride + 1;
+  const range r = {max(first, from), min(end, to)};
+  return r.first < r.end ? r : (range){first, first};
+}
+
+/* ---- Sources ---- */
+
+static const uint16_t *image(const uint16_t *tensor, const conv2d *c, int64_t n, int64_t group, int64_t channel, int64_t channels,
+                             int64_t pixels) {
+  return tensor + ((n * c->groups + group) * channels + channel) * pixels;
+}
+
+/* Widens n elements that are stride apart. */
+static void widen_strided(const tc_cpu_kernels *kernels, int64_t n, const uint16_t *src, int64_t stride, float *dst) {
+  enum { STEP = 64 };
+  uint16_t dense[STEP];
+  for (int64_t i = 0; i < n; i += STEP) {
+    const int64_t step = min(STEP, n - i);
+    for (int64_t s = 0; s < step; s++) dense[s] = src[(i + s) * stride];
+    kernels->widen(step, dense, dst + i);
+  }
+}
+
+/* Row (i,t) of col over pixels of one output row: those from first to before end. */
+static void col_pixels(const conv2d *c, const uint16_t *channel, int64_t ky, int64_t kx, int64_t oy, int64_t first, int64_t end,
+                       float *out) {
+  const range rows = axis_inside(&c->h, ky, oy, oy + 1);
+  const range inside = rows.first == rows.end ? (range){first, first} : axis_inside(&c->w, kx, first, end);
+  memset(out, 0, (size_t)(inside.first - first) * sizeof(float));
+  if (inside.first < inside.end) {
+    const int64_t iy = oy * c->h.stride - c->h.pad + ky * c->h.dilation;
+    const int64_t ix = inside.first * c->w.stride - c->w.pad + kx * c->w.dilation;
+    const uint16_t *src = channel + iy * c->w.size + ix;
+    const int64_t n = inside.end - inside.first;
+    if (c->w.stride == 1) {
+      c->kernels->widen(n, src, out + (inside.first - first));
+    } else {
+      widen_strided(c->kernels, n, src, c->w.stride, out + (inside.first - first));
+    }
+  }
+  memset(out + (inside.end - first), 0, (size_t)(end - inside.end) * sizeof(float));
+}
+
+/* r = (i,t), columns (n,p). */
+static void col_row(const void *self, int64_t group, int64_t r, int64_t first, int64_t n, float *out) {
+  const conv2d *c = self;
+  const int64_t channel = r / c->taps, ky = r % c->taps / c->w.kernel, kx = r % c->w.kernel;
+  int64_t img = first / c->pixels, oy = first % c->pixels / c->w.out, ox = first % c->w.out;
+  while (n) {
+    const int64_t end = min(c->w.out, ox + n);
+    col_pixels(c, image(c->x, c, img, group, channel, c->in_channels, c->h.size * c->w.size), ky, kx, oy, ox, end, out);
+    out += end - ox;
+    n -= end - ox;
+    ox = 0;
+    if (++oy == c->h.out) oy = 0, img++;
+  }
+}
+
+/* r = o, columns (i,t). */
+static void weight_row(const void *self, int64_t group, int64_t r, int64_t first, int64_t n, float *out) {
+  const conv2d *c = self;
+  c->kernels->widen(n, c->weight + (group * c->out_channels + r) * c->in_channels * c->taps + first, out);
+}
+
+/* r = o, columns (n,p). */
+static void dy_row(const void *self, int64_t group, int64_t r, int64_t first, int64_t n, float *out) {
+  const conv2d *c = self;
+  int64_t img = first / c->pixels, p = first % c->pixels;
+  while (n) {
+    const int64_t run = min(n, c->pixels - p);
+    c->kernels->widen(run, image(c->dy, c, img, group, r, c->out_channels, c->pixels) + p, out);
+    out += run;
+    n -= run;
+    p = 0;
+    img++;
+  }
+}
+
+/* ---- Forward ---- */
+
+static void store_y(const void *self, int64_t group, int64_t o, int64_t j, int64_t n, float *values) {
+  const conv2d *c = self;
+  if (c->bias) {
+    float bias;
+    c->kernels->widen(1, c->bias + group * c->out_channels + o, &bias);
+    for (int64_t x = 0; x < n; x++) values[x] += bias;
+  }
+  int64_t img = j / c->pixels, p = j % c->pixels;
+  while (n) {
+    const int64_t run = min(n, c->pixels - p);
+    c->kernels->narrow(run, values, c->y + ((img * c->groups + group) * c->out_channels + o) * c->pixels + p);
+    values += run;
+    n -= run;
+    p = 0;
+    img++;
+  }
+}
+
+tc_status_t tc_cpu_conv2d_forward(void *state, const tc_conv2d_desc *d, const tc_buffer *X, const tc_buffer *weight,
+                                  const tc_buffer *bias, tc_buffer *Y, tc_buffer *scratch_col) {
+  (void)scratch_col;
+  tc_cpu *cpu = state;
+  conv2d c = describe(cpu, d);
+  flatten_pointwise(&c);
+  c.x = (const uint16_t *)X->memory.data + d->x_offset;
+  c.weight = (const uint16_t *)weight->memory.data + d->w_offset;
+  c.bias = bias ? (const uint16_t *)bias->memory.data + d->bias_offset : NULL;
+  c.y = (uint16_t *)Y->memory.data + d->y_offset;
+  const tc_product product = {
+      .items = c.groups,
+      .M = c.out_channels,
+      .N = c.batch * c.pixels,
+      .K = c.in_channels * c.taps,
+      .a = {weight_row, &c, false},
+      .b = {col_row, &c, true},
+      .c = {store_y, &c},
+  };
+  return tc_product_run(cpu, &product);
+}
+
+/* ---- Gradient of the weight ---- */
+
+static void store_dw_f16(const void *self, int64_t group, int64_t o, int64_t j, int64_t n, float *values) {
+  const conv2d *c = self;
+  c->kernels->narrow(n, values, (uint16_t *)c->dw + (group * c->out_channels + o) * c->in_channels * c->taps + j);
+}
+
+static void store_dw_f32(const void *self, int64_t group, int64_t o, int64_t j, int64_t n, float *values) {
+  const conv2d *c = self;
+  memcpy((float *)c->dw + (group * c->out_channels + o) * c->in_channels * c->taps + j, values, (size_t)n * sizeof(float));
+}
+
+tc_status_t tc_cpu_conv2d_backward_weight(void *state, const tc_conv2d_desc *d, const tc_buffer *X, const tc_buffer *dY,
+                                          tc_buffer *dW, tc_buffer *scratch_col) {
+  (void)scratch_col;
+  tc_cpu *cpu = state;
+  conv2d c = describe(cpu, d);
+  flatten_pointwise(&c);
+  c.x = (const uint16_t *)X->memory.data + d->x_offset;
+  c.dy = (const uint16_t *)dY->memory.data + d->y_offset;
+  c.dw = (char *)dW->memory.data + d->w_offset * tc_dtype_size(d->w_dtype);
+  const tc_product product = {
+      .items = c.groups,
+      .M = c.out_channels,
+      .N = c.in_channels * c.taps,
+      .K = c.batch * c.pixels,
+      .a = {dy_row, &c, false},
+      .b = {col_row, &c, false},
+      .c = {d->w_dtype == TC_DTYPE_F32 ? store_dw_f32 : store_dw_f16, &c},
+      .split_k = true,
+  };
+  return tc_product_run(cpu, &product);
+}
+
+/* ---- Gradient of the input ---- */
+
+/* A task computes some channels of some rows of one image's dX: a part. It sums them in fp64, each element in the order of taps. */
+typedef struct part_sizes {
+  int64_t channels, rows;
+} part_sizes;
+
+typedef struct part {
+  const conv2d *c;
+  int64_t img, group;
+  int64_t first_channel, channels;
+  int64_t first_row, rows;
+  int64_t first_oy; /* of the output rows that reach into the part's rows */
+  double *sums;     /* [channels][rows][W] */
+} part;
+
+enum { PART_BYTES = 4 << 20 };
+
+/* Parts that fill a block of rows of dCol, whose sums fit PART_BYTES if possible, and which are enough for the threads. */
+static part_sizes choose_parts(const conv2d *c, int64_t threads) {
+  const int64_t plane_bytes = c->h.size * c->w.size * (int64_t)sizeof(double);
+  part_sizes s = {min(c->in_channels, max(1, c->kernels->mc / c->taps)), c->h.size};
+  s.channels = min(s.channels, max(1, PART_BYTES / plane_bytes));
+  if (plane_bytes > PART_BYTES) s.rows = max(1, PART_BYTES / (c->w.size * (int64_t)sizeof(double)));
+  while (s.channels > 1 && c->batch * c->groups * ceil_div(c->in_channels, s.channels) < 2 * threads)
+    s.channels = ceil_div(s.channels, 2);
+  return s;
+}
+
+/* r = o, columns are the pixels from the part's first output row on. */
+static void part_dy_row(const void *self, int64_t item, int64_t r, int64_t first, int64_t n, float *out) {
+  (void)item;
+  const part *t = self;
+  const conv2d *c = t->c;
+  c->kernels->widen(n, image(c->dy, c, t->img, t->group, r, c->out_channels, c->pixels) + t->first_oy * c->w.out + first, out);
+}
+
+/* r = o, columns (i,t) of the part's channels. */
+static void part_weight_row(const void *self, int64_t item, int64_t r, int64_t first, int64_t n, float *out) {
+  (void)item;
+  const part *t = self;
+  weight_row(t->c, t->group, r, t->first_channel * t->c->taps + first, n, out);
+}
+
+/* Adds dCol[(i,t), pixels j .. j+n-1] to the elements of dX that the tap t sees there. */
+static void part_add(const void *self, int64_t item, int64_t i, int64_t j, int64_t n, float *values) {
+  (void)item;
+  const part *t = self;
+  const conv2d *c = t->c;
+  const int64_t ky = i % c->taps / c->w.kernel, kx = i % c->w.kernel;
+  double *plane = t->sums + i / c->taps * t->rows * c->w.size;
+  int64_t oy = t->first_oy + j / c->w.out, ox = j % c->w.out;
+  while (n) {
+    const int64_t end = min(c->w.out, ox + n);
+    const int64_t row = oy * c->h.stride - c->h.pad + ky * c->h.dilation - t->first_row;
+    if (row >= 0 && row < t->rows) {
+      const range inside = axis_inside(&c->w, kx, ox, end);
+      const float *src = values + (inside.first - ox);
+      double *dst = plane + row * c->w.size + inside.first * c->w.stride - c->w.pad + kx * c->w.dilation;
+      for (int64_t x = 0; x < inside.end - inside.first; x++) dst[x * c->w.stride] += (double)src[x];
+    }
+    values += end - ox;
+    n -= end - ox;
+    ox = 0;
+    oy++;
+  }
+}
+
+static void part_store(const part *t) {
+  const conv2d *c = t->c;
+  enum { STEP = 64 };
+  float rounded[STEP];
+  for (int64_t i = 0; i < t->channels; i++) {
+    const double *src = t->sums + i * t->rows * c->w.size;
+    const int64_t plane = (t->img * c->groups + t->group) * c->in_channels + t->first_channel + i;
+    uint16_t *dst = c->dx + (plane * c->h.size + t->first_row) * c->w.size;
+    for (int64_t x = 0; x < t->rows * c->w.size; x += STEP) {
+      const int64_t step = min(STEP, t->rows * c->w.size - x);
+      for (int64_t s = 0; s < step; s++) rounded[s] = (float)src[x + s];
+      c->kernels->narrow(step, rounded, dst + x);
+    }
+  }
+}
+
+/* Output rows from which some tap sees one of the part's rows. */
+static range part_output_rows(const conv2d *c, int64_t first_row, int64_t rows) {
+  const int64_t reach = (c->h.kernel - 1) * c->h.dilation;
+  const int64_t from = first_row + c->h.pad - reach, last = first_row + rows - 1 + c->h.pad;
+  const range r = {from > 0 ? ceil_div(from, c->h.stride) : 0, min(c->h.out, last / c->h.stride + 1)};
+  return r.first < r.end ? r : (range){0, 0};
+}
+
+typedef struct parts_job {
+  const conv2d *c;
+  part_sizes sizes;
+} parts_job;
+
+static void part_task(const void *arg, int64_t task, char *workspace) {
+  const parts_job *job = arg;
+  const conv2d *c = job->c;
+  const part_sizes s = job->sizes;
+  const int64_t bands = ceil_div(c->h.size, s.rows), strips = ceil_div(c->in_channels, s.channels);
+  part t = {.c = c, .first_row = task % bands * s.rows, .first_channel = task / bands % strips * s.channels};
+  t.group = task / (bands * strips) % c->groups;
+  t.img = task / (bands * strips * c->groups);
+  t.channels = min(s.channels, c->in_channels - t.first_channel);
+  t.rows = min(s.rows, c->h.size - t.first_row);
+  t.sums = (double *)(void *)workspace;
+  memset(t.sums, 0, (size_t)(t.channels * t.rows * c->w.size) * sizeof(double));
+  const range oy = part_output_rows(c, t.first_row, t.rows);
+  t.first_oy = oy.first;
+  const tc_product product = {
+      .M = t.channels * c->taps,
+      .N = (oy.end - oy.first) * c->w.out,
+      .K = c->out_channels,
+      .a = {part_weight_row, &t, true},
+      .b = {part_dy_row, &t, true},
+      .c = {part_add, &t},
+  };
+  char *const block_workspace = workspace + (size_t)(s.channels * s.rows * c->w.size) * sizeof(double);
+  for (int64_t i = 0; i < product.M; i += c->kernels->mc) {
+    for (int64_t j = 0; j < product.N; j += c->kernels->nc) {
+      const tc_block block = {0, i, min(c->kernels->mc, product.M - i), j, min(c->kernels->nc, product.N - j)};
+      tc_block_run(c->kernels, &product, &block, block_workspace);
+    }
+  }
+  part_store(&t);
+}
+
+tc_status_t tc_cpu_conv2d_backward_input(void *state, const tc_conv2d_desc *d, const tc_buffer *dY, const tc_buffer *weight,
+                                         tc_buffer *dX, tc_buffer *scratch_col, tc_buffer *scratch_dX_f32) {
+  (void)scratch_col, (void)scratch_dX_f32;
+  tc_cpu *cpu = state;
+  conv2d c = describe(cpu, d);
+  c.dy = (const uint16_t *)dY->memory.data + d->y_offset;
+  c.weight = (const uint16_t *)weight->memory.data + d->w_offset;
+  c.dx = (uint16_t *)dX->memory.data + d->x_offset;
+  const double multiplies =
+      (double)c.batch * (double)c.groups * (double)c.out_channels * (double)c.in_channels * (double)c.taps * (double)c.pixels;
+  const int64_t threads = tc_cpu_threads(cpu, multiplies);
+  const parts_job job = {&c, choose_parts(&c, threads)};
+  const int64_t tasks = c.batch * c.groups * ceil_div(c.in_channels, job.sizes.channels) * ceil_div(c.h.size, job.sizes.rows);
+  const size_t sums = (size_t)(job.sizes.channels * job.sizes.rows * c.w.size) * sizeof(double);
+  tc_team team;
+  TC_TRY(tc_team_take(cpu, threads, tasks, sums + tc_block_workspace_bytes(cpu->kernels), &team));
+  tc_team_run(&team, tasks, part_task, &job);
+  tc_team_give(&team);
+  return TC_OK;
+}

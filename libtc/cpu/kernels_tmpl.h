@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The kernels of one ISA, written once with vector extensions and compiled with each ISA's own flags. The including file defines
+ *   ISA          suffix of the names and value of TC_CPU_ISA
+ *   LANES        fp32 lanes of a vector
+ *   MR, NV       register tile: MR rows by NV vectors
+ *   MC, NC       cache tile
+ *   widen_lanes(const uint16_t *, float *), narrow_lanes(const float *, uint16_t *)   LANES conversions
+ */
+#include "cpu/kernels.h"
+#include "f16.h"
+
+#define NR (NV * LANES)
+#define NAME2(prefix, isa) prefix##_##isa
+#define NAME1(prefix, isa) NAME2(prefix, isa)
+#define NAME(prefix) NAME1(prefix, ISA)
+#define TEXT1(x) #x
+#define TEXT(x) TEXT1(x)
+
+typedef float vector __attribute__((vector_size(4 * LANES)));
+typedef float unaligned_vector __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
+
+/* The body for a constant m, so that the sums stay in registers. */
+__attribute__((always_inline)) static inline void gemm_rows(int m, int64_t k, const float *restrict a, const float *restrict b,
+                                                            double *restrict acc, int64_t ld) {
+  vector sum[MR][NV] = {{{0}}};
+  for (int64_t p = 0; p < k; p++) {
+    vector bv[NV];
+    for (int v = 0; v < NV; v++) bv[v] = *(const unaligned_vector *)(b + p * NR + v * LANES);
+    for (int i = 0; i < m; i++) {
+      for (int v = 0; v < NV; v++) sum[i][v] += a[p * MR + i] * bv[v];
+    }
+  }
+  for (int i = 0; i < m; i++) {
+    for (int v = 0; v < NV; v++) {
+      float lanes[LANES];
+      *(unaligned_vector *)lanes = sum[i][v];
+      for (int l = 0; l < LANES; l++) acc[i * ld + v * LANES + l] += (double)lanes[l];
+    }
+  }
+}
+
+static void NAME(gemm)(int64_t m, int64_t k, const float *a, const float *b, double *acc, int64_t ld) {
+  switch (m) {
+#define ROWS(m)                     \
+  case m:                           \
+    gemm_rows(m, k, a, b, acc, ld); \
+    break;
+    ROWS(1)
+    ROWS(2) ROWS(3) ROWS(4)
+#if MR > 4
+        ROWS(5) ROWS(6)
+#endif
+#if MR > 6
+            ROWS(7) ROWS(8) ROWS(9) ROWS(10) ROWS(11) ROWS(12)
+#endif
+  }
+}
+
+static void NAME(widen)(int64_t n, const uint16_t *src, float *dst) {
+  int64_t i = 0;
+  for (; i + LANES <= n; i += LANES) widen_lanes(src + i, dst + i);
+  for (; i < n; i++) dst[i] = f16_to_f32(src[i]);
+}
+
+static void NAME(narrow)(int64_t n, const float *src, uint16_t *dst) {
+  int64_t i = 0;
+  for (; i + LANES <= n; i += LANES) narrow_lanes(src + i, dst + i);
+  for (; i < n; i++) dst[i] = f32_to_f16(src[i]);
+}
+
+const tc_cpu_kernels NAME(tc_cpu_kernels) = {
+    .isa = TEXT(ISA),
+    .gemm_name = "tc_gemm_f16f16_f32_" TEXT(MR) "x" TEXT(NV) "x" TEXT(LANES) "_" TEXT(ISA),
+    .mr = MR,
+    .nr = NR,
+    .mc = MC,
+    .nc = NC,
+    .gemm = NAME(gemm),
+    .widen = NAME(widen),
+    .narrow = NAME(narrow),
+};

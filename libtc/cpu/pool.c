@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: MIT */
+#include "cpu/pool.h"
+
+#include <fenv.h>
+#include <signal.h>
+#include <stdlib.h>
+
+typedef struct tc_pool_job {
+  tc_pool_task *task;
+  void *arg;
+  int64_t tasks;
+  _Atomic int64_t next; /* first task that nobody has taken */
+  int64_t seats;        /* threads that may still join, guarded by the pool's lock */
+  int64_t joined;       /* threads that did, likewise; the caller is the first */
+} tc_pool_job;
+
+static void work(tc_pool_job *job, int64_t thread) {
+  for (;;) {
+    const int64_t task = atomic_fetch_add_explicit(&job->next, 1, memory_order_relaxed);
+    if (task >= job->tasks) return;
+    job->task(job->arg, task, thread);
+  }
+}
+
+static void *worker(void *arg) {
+  tc_pool *pool = arg;
+  fesetenv(FE_DFL_ENV);
+  pthread_mutex_lock(&pool->lock);
+  for (;;) {
+    while (!pool->stopping && !(pool->job && pool->job->seats)) pthread_cond_wait(&pool->posted, &pool->lock);
+    if (pool->stopping) break;
+    tc_pool_job *job = pool->job;
+    const int64_t thread = job->joined++;
+    job->seats--;
+    pool->active++;
+    pthread_mutex_unlock(&pool->lock);
+    work(job, thread);
+    pthread_mutex_lock(&pool->lock);
+    if (--pool->active == 0) pthread_cond_signal(&pool->finished);
+  }
+  pthread_mutex_unlock(&pool->lock);
+  return NULL;
+}
+
+static void clear(tc_pool *pool) {
+  pthread_mutex_init(&pool->owner, NULL);
+  pthread_mutex_init(&pool->lock, NULL);
+  pthread_cond_init(&pool->posted, NULL);
+  pthread_cond_init(&pool->finished, NULL);
+  pool->workers = NULL;
+  pool->started = 0;
+  pool->job = NULL;
+  pool->active = 0;
+  pool->stopping = false;
+}
+
+void tc_pool_init(tc_pool *pool, int64_t threads) {
+  clear(pool);
+  atomic_init(&pool->threads, threads);
+}
+
+void tc_pool_after_fork(tc_pool *pool) {
+  free(pool->workers);
+  clear(pool);
+}
+
+/* The owner's lock is held. Fewer workers than wanted will do: where the system has no more threads, the job takes longer. */
+static void start_workers(tc_pool *pool, int64_t wanted) {
+  if (pool->started >= wanted) return;
+  pthread_t *workers = realloc(pool->workers, (size_t)wanted * sizeof *workers);
+  if (!workers) return;
+  pool->workers = workers;
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  while (pool->started < wanted && pthread_create(&workers[pool->started], NULL, worker, pool) == 0) pool->started++;
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+/* The owner's lock is held. */
+static void stop_workers(tc_pool *pool) {
+  pthread_mutex_lock(&pool->lock);
+  pool->stopping = true;
+  pthread_cond_broadcast(&pool->posted);
+  pthread_mutex_unlock(&pool->lock);
+  while (pool->started) pthread_join(pool->workers[--pool->started], NULL);
+  free(pool->workers);
+  pool->workers = NULL;
+  pool->stopping = false;
+}
+
+void tc_pool_destroy(tc_pool *pool) {
+  stop_workers(pool);
+  pthread_mutex_destroy(&pool->owner);
+  pthread_mutex_destroy(&pool->lock);
+  pthread_cond_destroy(&pool->posted);
+  pthread_cond_destroy(&pool->finished);
+}
+
+void tc_pool_set_threads(tc_pool *pool, int64_t threads) {
+  pthread_mutex_lock(&pool->owner);
+  if (threads - 1 < pool->started) stop_workers(pool);
+  atomic_store(&pool->threads, threads);
+  pthread_mutex_unlock(&pool->owner);
+}
+
+void tc_pool_run(tc_pool *pool, int64_t participants, int64_t tasks, tc_pool_task *task, void *arg) {
+  tc_pool_job job = {.task = task, .arg = arg, .tasks = tasks, .seats = participants - 1, .joined = 1};
+  if (participants == 1 || pthread_mutex_trylock(&pool->owner) != 0) {
+    work(&job, 0);
+    return;
+  }
+  start_workers(pool, participants - 1);
+  pthread_mutex_lock(&pool->lock);
+  pool->job = &job;
+  pthread_cond_broadcast(&pool->posted);
+  pthread_mutex_unlock(&pool->lock);
+  work(&job, 0);
+  pthread_mutex_lock(&pool->lock);
+  pool->job = NULL;
+  while (pool->active) pthread_cond_wait(&pool->finished, &pool->lock);
+  pthread_mutex_unlock(&pool->lock);
+  pthread_mutex_unlock(&pool->owner);
+}

@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Blocking after Goto and van de Geijn, "Anatomy of high-performance matrix multiplication" (ACM TOMS 34(3), 2008): packed panels of A
+ * (mr rows) and B (nr columns), of TC_KC terms, meet in a register tile. Each task computes one cache tile of C with all its terms, so tasks
+ * share nothing, and the bits don't depend on who runs them: each element is the fp64 sum, in rising k, of fp32 sums of TC_KC terms.
+ */
+#include "cpu/product.h"
+
+#include <string.h>
+
+#include "status.h"
+
+static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+static int64_t round_up(int64_t a, int64_t unit) { return ceil_div(a, unit) * unit; }
+
+static int64_t min(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* ---- Workspace of a block ---- */
+
+typedef struct block_memory {
+  double *sums;   /* [m][ld], ld = n rounded up to nr */
+  float *a, *b;   /* packed panels */
+  float *staging; /* rows on their way into panels, or out of the sums */
+} block_memory;
+
+static int64_t staging_floats(const tc_cpu_kernels *kernels) {
+  const int64_t panel = (kernels->mr > kernels->nr ? kernels->mr : kernels->nr) * TC_KC;
+  const int64_t row = kernels->mc > kernels->nc ? kernels->mc : kernels->nc;
+  return panel > row ? panel : row;
+}
+
+size_t tc_block_workspace_bytes(const tc_cpu_kernels *kernels) {
+  const int64_t floats = (kernels->mc + kernels->nc) * TC_KC + staging_floats(kernels);
+  return (size_t)(kernels->mc * kernels->nc) * sizeof(double) + (size_t)floats * sizeof(float);
+}
+
+static block_memory carve(const tc_cpu_kernels *kernels, char *workspace) {
+  block_memory memory;
+  memory.sums = (double *)(void *)workspace;
+  memory.a = (float *)(memory.sums + kernels->mc * kernels->nc);
+  memory.b = memory.a + kernels->mc * TC_KC;
+  memory.staging = memory.b + kernels->nc * TC_KC;
+  return memory;
+}
+
+/* ---- Packing ---- */
+
+/* The part of an operand that is packed at once: n rows (of A) or columns (of B) from first on, kn terms from k on. */
+typedef struct strip {
+  int64_t item, first, n, k, kn;
+} strip;
+
+/* Rows run along the panel: each one is cut into pieces of width. */
+static void pack_along(const tc_source *source, const strip *s, int64_t width, float *panels, float *staging) {
+  const int64_t padded = round_up(s->n, width);
+  memset(staging + s->n, 0, (size_t)(padded - s->n) * sizeof(float));
+  for (int64_t p = 0; p < s->kn; p++) {
+    source->row(source->self, s->item, s->k + p, s->first, s->n, staging);
+    for (int64_t x = 0; x < padded; x += width) {
+      memcpy(panels + x * s->kn + p * width, staging + x, (size_t)width * sizeof(float));
+    }
+  }
+}
+
+/* Rows run along k: width of them are read, then transposed. */
+static void pack_across(const tc_source *source, const strip *s, int64_t width, float *panels, float *staging) {
+  for (int64_t x = 0; x < s->n; x += width) {
+    const int64_t rows = min(width, s->n - x);
+    for (int64_t r = 0; r < rows; r++) source->row(source->self, s->item, s->first + x + r, s->k, s->kn, staging + r * s->kn);
+    memset(staging + rows * s->kn, 0, (size_t)((width - rows) * s->kn) * sizeof(float));
+    float *panel = panels + x * s->kn;
+    for (int64_t p = 0; p < s->kn; p++) {
+      for (int64_t r = 0; r < width; r++) panel[p * width + r] = staging[r * s->kn + p];
+    }
+  }
+}
+
+/* panels[x / width][k][x % width], zeros beyond n. */
+static void pack(const tc_source *source, const strip *s, int64_t width, float *panels, float *staging) {
+  (source->rows_are_k ? pack_along : pack_across)(source, s, width, panels, staging);
+}
+
+/* ---- Blocks ---- */
+
+/* sums = the block's terms k .. k_end-1; k is a multiple of TC_KC. */
+static void compute(const tc_cpu_kernels *kernels, const tc_product *product, const tc_block *block, int64_t k, int64_t k_end,
+                    const block_memory *memory) {
+  const int64_t mr = kernels->mr, nr = kernels->nr, ld = round_up(block->n, nr);
+  memset(memory->sums, 0, (size_t)(block->m * ld) * sizeof(double));
+  for (; k < k_end; k += TC_KC) {
+    const int64_t kn = min(TC_KC, k_end - k);
+    pack(&product->a, &(strip){block->item, block->i, block->m, k, kn}, mr, memory->a, memory->staging);
+    pack(&product->b, &(strip){block->item, block->j, block->n, k, kn}, nr, memory->b, memory->staging);
+    for (int64_t j = 0; j < block->n; j += nr) {
+      for (int64_t i = 0; i < block->m; i += mr) {
+        kernels->gemm(min(mr, block->m - i), kn, memory->a + i * kn, memory->b + j * kn, memory->sums + i * ld + j, ld);
+      }
+    }
+  }
+}
+
+static void store_row(const tc_sink *sink, int64_t item, int64_t i, int64_t j, int64_t n, const double *sums, float *staging) {
+  for (int64_t x = 0; x < n; x++) staging[x] = (float)sums[x];
+  sink->row(sink->self, item, i, j, n, staging);
+}
+
+void tc_block_run(const tc_cpu_kernels *kernels, const tc_product *product, const tc_block *block, char *workspace) {
+  const block_memory memory = carve(kernels, workspace);
+  compute(kernels, product, block, 0, product->K, &memory);
+  const int64_t ld = round_up(block->n, kernels->nr);
+  for (int64_t i = 0; i < block->m; i++) {
+    store_row(&product->c, block->item, block->i + i, block->j, block->n, memory.sums + i * ld, memory.staging);
+  }
+}
+
+/* ---- Pieces of K ---- */
+
+/* A product with few elements of C and long sums is cut along k into pieces, whose sums are kept in fp64 and then added in order. */
+enum { PIECE_TERMS_MIN = 2048, PIECES_MAX = 32, SPLIT_ELEMENTS_MAX = 1 << 18, PARTIAL_BYTES_MAX = 1 << 26 };
+
+static int64_t piece_count(const tc_product *product) {
+  if (!product->split_k || product->M > SPLIT_ELEMENTS_MAX / product->N) return 1;
+  const int64_t by_elements = SPLIT_ELEMENTS_MAX / (product->M * product->N), by_terms = product->K / PIECE_TERMS_MIN;
+  const int64_t pieces = min(min(by_elements, by_terms), PIECES_MAX);
+  return pieces < 1 ? 1 : pieces;
+}
+
+/* ---- The whole product ---- */
+
+typedef struct product_job {
+  const tc_cpu_kernels *kernels;
+  const tc_product *product;
+  int64_t pieces, piece_terms; /* piece p has the terms from p * piece_terms on */
+  int64_t mc, nc;              /* tile of a task */
+  int64_t first, items;        /* items of this pass */
+  double *partials;            /* [items][pieces][M][N], if there are several pieces */
+} product_job;
+
+static int64_t item_tiles(const product_job *job) {
+  return job->pieces * ceil_div(job->product->M, job->mc) * ceil_div(job->product->N, job->nc);
+}
+
+/* Tiles of even size, as large as the caches allow, but small enough that every thread gets some. */
+static void choose_tile(product_job *job, int64_t threads) {
+  const tc_product *p = job->product;
+  const int64_t mr = job->kernels->mr, nr = job->kernels->nr;
+  int64_t mc = job->kernels->mc, nc = job->kernels->nc;
+  for (;;) {
+    job->mc = round_up(ceil_div(p->M, ceil_div(p->M, mc)), mr);
+    job->nc = round_up(ceil_div(p->N, ceil_div(p->N, nc)), nr);
+    const bool tall = job->mc > 4 * mr, wide = job->nc > 2 * nr;
+    if (p->items * item_tiles(job) >= 2 * threads || !(tall || wide)) return;
+    if (wide && (job->nc >= job->mc || !tall)) {
+      nc = round_up(job->nc / 2, nr);
+    } else {
+      mc = round_up(job->mc / 2, mr);
+    }
+  }
+}
+
+static double *partial_row(const product_job *job, int64_t item, int64_t piece, int64_t i) {
+  return job->partials + (((item - job->first) * job->pieces + piece) * job->product->M + i) * job->product->N;
+}
+
+static void tile_task(const void *arg, int64_t task, char *workspace) {
+  const product_job *job = arg;
+  const tc_product *p = job->product;
+  const int64_t rows = ceil_div(p->M, job->mc), columns = ceil_div(p->N, job->nc);
+  const int64_t i = task % rows * job->mc, j = task / rows % columns * job->nc;
+  const int64_t piece = task / (rows * columns) % job->pieces, item = job->first + task / (rows * columns * job->pieces);
+  const tc_block block = {item, i, min(job->mc, p->M - i), j, min(job->nc, p->N - j)};
+  if (job->pieces == 1) {
+    tc_block_run(job->kernels, p, &block, workspace);
+    return;
+  }
+  const block_memory memory = carve(job->kernels, workspace);
+  const int64_t k = piece * job->piece_terms, ld = round_up(block.n, job->kernels->nr);
+  compute(job->kernels, p, &block, k, min(k + job->piece_terms, p->K), &memory);
+  for (int64_t r = 0; r < block.m; r++) {
+    memcpy(partial_row(job, item, piece, i + r) + j, memory.sums + r * ld, (size_t)block.n * sizeof(double));
+  }
+}
+
+/* One row of C: the sum of its pieces, in their order. */
+static void reduce_task(const void *arg, int64_t task, char *workspace) {
+  const product_job *job = arg;
+  const tc_product *p = job->product;
+  const block_memory memory = carve(job->kernels, workspace);
+  const int64_t item = job->first + task / p->M, i = task % p->M;
+  for (int64_t j = 0; j < p->N; j += job->kernels->nc) {
+    const int64_t n = min(job->kernels->nc, p->N - j);
+    double *sums = partial_row(job, item, 0, i) + j;
+    for (int64_t piece = 1; piece < job->pieces; piece++) {
+      const double *more = partial_row(job, item, piece, i) + j;
+      for (int64_t x = 0; x < n; x++) sums[x] += more[x];
+    }
+    store_row(&p->c, item, i, j, n, sums, memory.staging);
+  }
+}
+
+/* Passes over as many items as the cap on partial sums allows. */
+static tc_status_t run_pieces(product_job *job, const tc_team *team) {
+  const tc_product *p = job->product;
+  const int64_t item_bytes = job->pieces * p->M * p->N * (int64_t)sizeof(double);
+  const int64_t pass = min(p->items, PARTIAL_BYTES_MAX / item_bytes);
+  void *partials;
+  TC_TRY(tc_workspace_take(team->cpu, TC_WORKSPACE_PARTIALS, (size_t)(pass * item_bytes), &partials));
+  job->partials = partials;
+  for (; job->first < p->items; job->first += pass) {
+    job->items = min(pass, p->items - job->first);
+    tc_team_run(team, job->items * item_tiles(job), tile_task, job);
+    tc_team_run(team, job->items * p->M, reduce_task, job);
+  }
+  tc_workspace_give(team->cpu, TC_WORKSPACE_PARTIALS, partials);
+  return TC_OK;
+}
+
+tc_status_t tc_product_run(tc_cpu *cpu, const tc_product *product) {
+  product_job job = {.kernels = cpu->kernels, .product = product, .pieces = piece_count(product), .items = product->items};
+  job.piece_terms = round_up(ceil_div(product->K, job.pieces), TC_KC);
+  if (product->K) job.pieces = ceil_div(product->K, job.piece_terms);
+  const double multiplies = (double)product->items * (double)product->M * (double)product->N * (double)(product->K + 1);
+  const int64_t threads = tc_cpu_threads(cpu, multiplies);
+  choose_tile(&job, threads);
+  const int64_t tasks = product->items * item_tiles(&job);
+  tc_team team;
+  TC_TRY(tc_team_take(cpu, threads, tasks, tc_block_workspace_bytes(cpu->kernels), &team));
+  tc_status_t status = TC_OK;
+  if (job.pieces == 1) {
+    tc_team_run(&team, tasks, tile_task, &job);
+  } else {
+    status = run_pieces(&job, &team);
+  }
+  tc_team_give(&team);
+  return status;
+}
