@@ -19,11 +19,15 @@
 
 typedef float vector __attribute__((vector_size(4 * LANES)));
 typedef float unaligned_vector __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
+typedef double wide_vector __attribute__((vector_size(8 * LANES), aligned(8), may_alias));
 
 /* The body for a constant m, so that the sums stay in registers. */
 __attribute__((always_inline)) static inline void gemm_rows(int m, int64_t k, const float *restrict a, const float *restrict b,
                                                             double *restrict acc, int64_t ld) {
-  vector sum[MR][NV] = {{{0}}};
+  vector sum[MR][NV];
+  for (int i = 0; i < m; i++) {
+    for (int v = 0; v < NV; v++) sum[i][v] = (vector){0};
+  }
   for (int64_t p = 0; p < k; p++) {
     vector bv[NV];
     for (int v = 0; v < NV; v++) bv[v] = *(const unaligned_vector *)(b + p * NR + v * LANES);
@@ -32,11 +36,7 @@ __attribute__((always_inline)) static inline void gemm_rows(int m, int64_t k, co
     }
   }
   for (int i = 0; i < m; i++) {
-    for (int v = 0; v < NV; v++) {
-      float lanes[LANES];
-      *(unaligned_vector *)lanes = sum[i][v];
-      for (int l = 0; l < LANES; l++) acc[i * ld + v * LANES + l] += (double)lanes[l];
-    }
+    for (int v = 0; v < NV; v++) *(wide_vector *)(acc + i * ld + v * LANES) += __builtin_convertvector(sum[i][v], wide_vector);
   }
 }
 
@@ -47,7 +47,8 @@ static void NAME(gemm)(int64_t m, int64_t k, const float *a, const float *b, dou
     gemm_rows(m, k, a, b, acc, ld); \
     break;
     ROWS(1)
-    ROWS(2) ROWS(3) ROWS(4)
+    ROWS(2)
+    ROWS(3) ROWS(4)
 #if MR > 4
         ROWS(5) ROWS(6)
 #endif

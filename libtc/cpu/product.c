@@ -24,8 +24,11 @@ typedef struct block_memory {
   float *staging; /* rows on their way into panels, or out of the sums */
 } block_memory;
 
+/* Rows that wait to be transposed lie so far apart that they don't share cache sets. */
+enum { STAGING_LD = TC_KC + 16 };
+
 static int64_t staging_floats(const tc_cpu_kernels *kernels) {
-  const int64_t panel = (kernels->mr > kernels->nr ? kernels->mr : kernels->nr) * TC_KC;
+  const int64_t panel = (kernels->mr > kernels->nr ? kernels->mr : kernels->nr) * STAGING_LD;
   const int64_t row = kernels->mc > kernels->nc ? kernels->mc : kernels->nc;
   return panel > row ? panel : row;
 }
@@ -67,11 +70,11 @@ static void pack_along(const tc_source *source, const strip *s, int64_t width, f
 static void pack_across(const tc_source *source, const strip *s, int64_t width, float *panels, float *staging) {
   for (int64_t x = 0; x < s->n; x += width) {
     const int64_t rows = min(width, s->n - x);
-    for (int64_t r = 0; r < rows; r++) source->row(source->self, s->item, s->first + x + r, s->k, s->kn, staging + r * s->kn);
-    memset(staging + rows * s->kn, 0, (size_t)((width - rows) * s->kn) * sizeof(float));
+    for (int64_t r = 0; r < rows; r++) source->row(source->self, s->item, s->first + x + r, s->k, s->kn, staging + r * STAGING_LD);
+    memset(staging + rows * STAGING_LD, 0, (size_t)((width - rows) * STAGING_LD) * sizeof(float));
     float *panel = panels + x * s->kn;
     for (int64_t p = 0; p < s->kn; p++) {
-      for (int64_t r = 0; r < width; r++) panel[p * width + r] = staging[r * s->kn + p];
+      for (int64_t r = 0; r < width; r++) panel[p * width + r] = staging[r * STAGING_LD + p];
     }
   }
 }
