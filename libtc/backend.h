@@ -29,7 +29,7 @@ typedef struct tc_backend {
 
   tc_status_t (*memory_alloc)(void *state, size_t bytes, tc_memory *out);
   tc_status_t (*memory_wrap)(void *state, void *ptr, size_t bytes, tc_memory *out);
-  void (*memory_free)(void *state, tc_memory *memory); /* also after close */
+  void (*memory_free)(tc_memory *memory); /* also after close, hence without the state */
 
   /* Descriptors are complete here: leading dimensions are filled in, and M, N and batch are at least 1 (K may be 0). */
   tc_status_t (*gemm)(void *state, const tc_gemm_batched_desc *desc, const tc_buffer *A, const tc_buffer *B, tc_buffer *C);

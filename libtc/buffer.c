@@ -16,7 +16,7 @@ static tc_status_t buffer_alloc(tc_context *ctx, size_t bytes, tc_buffer **out) 
   tc_memory memory;
   TC_TRY(ctx->backend->memory_alloc(ctx->state, bytes, &memory));
   const tc_status_t status = buffer_new(ctx, &memory, bytes, out);
-  if (status != TC_OK) ctx->backend->memory_free(ctx->state, &memory);
+  if (status != TC_OK) ctx->backend->memory_free(&memory);
   return status;
 }
 
@@ -27,7 +27,7 @@ static tc_status_t buffer_wrap(tc_context *ctx, void *ptr, size_t bytes, tc_buff
   tc_memory memory;
   TC_TRY(ctx->backend->memory_wrap(ctx->state, ptr, bytes, &memory));
   const tc_status_t status = buffer_new(ctx, &memory, bytes, out);
-  if (status != TC_OK) ctx->backend->memory_free(ctx->state, &memory);
+  if (status != TC_OK) ctx->backend->memory_free(&memory);
   return status;
 }
 
@@ -63,7 +63,7 @@ tc_status_t tc_buffer_free(tc_context *ctx, tc_buffer *buf) {
   if (!buf) return TC_OK;
   TC_REQUIRE(ctx, TC_ERROR_ARGUMENT, "ctx is NULL");
   TC_REQUIRE(buf->ctx == ctx, TC_ERROR_ARGUMENT, "buf belongs to another context than ctx");
-  ctx->backend->memory_free(ctx->state, &buf->memory);
+  ctx->backend->memory_free(&buf->memory);
   free(buf);
   tc_context_release(ctx);
   return TC_OK;

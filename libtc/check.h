@@ -3,6 +3,7 @@
 #define TC_CHECK_H
 
 #include <stdbool.h>
+#include <string.h>
 
 #include "context.h"
 
@@ -17,6 +18,13 @@ static inline int64_t tc_count_mul(int64_t a, int64_t b) {
 static inline int64_t tc_count_add(int64_t a, int64_t b) {
   int64_t sum;
   return __builtin_add_overflow(a, b, &sum) ? TC_COUNT_HUGE : sum;
+}
+
+/* Whether a float is +0 or -0. A comparison would take a subnormal for 0 where the caller's environment has DAZ set. */
+static inline bool tc_is_zero(float value) {
+  uint32_t bits;
+  memcpy(&bits, &value, sizeof bits);
+  return bits << 1 == 0;
 }
 
 /* Copies a caller's struct into ours by the rules of struct_size (tc.h, Descriptors); size is the sizeof of ours. */

@@ -5,11 +5,17 @@
 
 /* ---- Sizes ---- */
 
+/* *out = size + 2*pad, both >= 0; false if that overflows. */
+static bool padded_size(int64_t size, int64_t pad, int64_t *out) {
+  int64_t twice;
+  return !__builtin_mul_overflow(2, pad, &twice) && !__builtin_add_overflow(size, twice, out);
+}
+
 static tc_status_t out_dim(int64_t size, int64_t kernel, int64_t pad, int64_t stride, int64_t *out) {
   const tc_size_rule rules[] = {{"size", size, 1}, {"kernel", kernel, 1}, {"pad", pad, 0}, {"stride", stride, 1}};
   TC_TRY(tc_sizes_check(rules, sizeof rules / sizeof *rules));
-  const int64_t padded = tc_count_add(size, tc_count_mul(2, pad));
-  TC_REQUIRE(padded != TC_COUNT_HUGE, TC_ERROR_SHAPE, "size + 2*pad overflows, pad = %lld", (long long)pad);
+  int64_t padded;
+  TC_REQUIRE(padded_size(size, pad, &padded), TC_ERROR_SHAPE, "size + 2*pad overflows, pad = %lld", (long long)pad);
   const int64_t span = padded - kernel;
   const int64_t steps = span / stride - (span % stride < 0); /* a true floor */
   *out = steps + 1;
@@ -113,7 +119,7 @@ static tc_status_t check_supported(const tc_conv2d_desc *d, direction dir) {
       {d->y_dtype == TC_DTYPE_F16, "y_dtype", d->y_dtype, "TC_DTYPE_F16"},
       {d->activation == TC_ACTIVATION_NONE, "activation", d->activation, "TC_ACTIVATION_NONE"},
       {d->alpha == 1.0f, "alpha", (double)d->alpha, "1"},
-      {d->beta == 0.0f, "beta", (double)d->beta, "0"},
+      {tc_is_zero(d->beta), "beta", (double)d->beta, "0"},
   };
   for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
     TC_REQUIRE(rules[i].supported, TC_ERROR_UNSUPPORTED, "%s = %g is not built yet, %s is", rules[i].name, rules[i].value,
@@ -125,8 +131,9 @@ static tc_status_t check_supported(const tc_conv2d_desc *d, direction dir) {
 /* One axis of the output: H, kH, pad_h, stride_h, out_H with axis 'H', the same for W. Paddings are equal and dilation is 1 here. */
 static tc_status_t check_axis(char axis, int64_t size, int64_t kernel, int64_t pad, int64_t stride, int64_t given) {
   const char lower = axis == 'H' ? 'h' : 'w';
-  const int64_t padded = tc_count_add(size, tc_count_mul(2, pad));
-  TC_REQUIRE(padded != TC_COUNT_HUGE, TC_ERROR_SHAPE, "%c + 2*pad_%c overflows, pad_%c = %lld", axis, lower, lower, (long long)pad);
+  int64_t padded;
+  TC_REQUIRE(padded_size(size, pad, &padded), TC_ERROR_SHAPE, "%c + 2*pad_%c overflows, pad_%c = %lld", axis, lower, lower,
+             (long long)pad);
   TC_REQUIRE(kernel <= padded, TC_ERROR_SHAPE, "k%c = %lld is larger than the padded input, %c + 2*pad_%c = %lld", axis,
              (long long)kernel, axis, lower, (long long)padded);
   const int64_t needed = (padded - kernel) / stride + 1;

@@ -261,7 +261,7 @@ TC_API tc_status_t tc_gemm_batched(tc_context *ctx, const tc_gemm_batched_desc *
 TC_API int64_t tc_conv2d_out_dim(int64_t size, int64_t kernel, int64_t pad, int64_t stride);
 
 /* Bytes of scratch_col: batch * (in_channels*kH*kW) * out_H*out_W * 2. SIZE_MAX (and tc_last_error) for a negative size or a
- * product beyond SIZE_MAX. */
+ * product of 2^63 bytes or more. */
 TC_API size_t tc_conv2d_scratch_col_bytes(int64_t batch, int64_t in_channels, int64_t kH, int64_t kW, int64_t out_H, int64_t out_W);
 
 /* Bytes of scratch_dX_f32: batch * in_channels * H * W * 4. SIZE_MAX as above. */

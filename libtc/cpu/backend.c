@@ -92,10 +92,7 @@ static tc_status_t cpu_memory_wrap(void *state, void *ptr, size_t bytes, tc_memo
   return TC_OK;
 }
 
-static void cpu_memory_free(void *state, tc_memory *memory) {
-  (void)state;
-  free(memory->owned);
-}
+static void cpu_memory_free(tc_memory *memory) { free(memory->owned); }
 
 const tc_backend tc_backend_cpu = {
     .id = TC_BACKEND_CPU,

@@ -10,13 +10,8 @@
 #include <string.h>
 
 #include "check.h"
+#include "cpu/integer.h"
 #include "cpu/product.h"
-
-static int64_t min(int64_t a, int64_t b) { return a < b ? a : b; }
-
-static int64_t max(int64_t a, int64_t b) { return a > b ? a : b; }
-
-static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 /* One axis of the convolution: output position o and tap t see input position o*stride - pad + t*dilation. */
 typedef struct axis {

@@ -56,7 +56,7 @@ tc_status_t tc_cpu_gemm(void *state, const tc_gemm_batched_desc *d, const tc_buf
   tc_cpu *cpu = state;
   const matrix a = {cpu->kernels, (const uint16_t *)A->memory.data + d->a_offset, d->lda, d->stride_a};
   const matrix b = {cpu->kernels, (const uint16_t *)B->memory.data + d->b_offset, d->ldb, d->stride_b};
-  const bool reads = d->K > 0 && d->alpha != 0; /* A and B at all */
+  const bool reads = d->K > 0 && !tc_is_zero(d->alpha); /* A and B at all */
   const result c = {
       cpu->kernels, (char *)C->memory.data + d->c_offset * tc_dtype_size(d->c_dtype), d->ldc, d->stride_c, reads ? d->alpha : 0,
       d->beta};

@@ -48,7 +48,8 @@ static void NAME(gemm)(int64_t m, int64_t k, const float *a, const float *b, dou
     break;
     ROWS(1)
     ROWS(2)
-    ROWS(3) ROWS(4)
+    ROWS(3)
+    ROWS(4)
 #if MR > 4
         ROWS(5) ROWS(6)
 #endif

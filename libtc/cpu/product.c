@@ -8,13 +8,8 @@
 
 #include <string.h>
 
+#include "cpu/integer.h"
 #include "status.h"
-
-static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
-static int64_t round_up(int64_t a, int64_t unit) { return ceil_div(a, unit) * unit; }
-
-static int64_t min(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* ---- Workspace of a block ---- */
 
