@@ -52,18 +52,21 @@ static void flatten_pointwise(conv2d *c) {
   c->h.size = c->h.out = 1;
 }
 
-/* Output positions o, from first on and fewer than end, at which a tap sees a position within 0 .. size-1. */
 typedef struct range {
   int64_t first, end;
 } range;
 
-static range axis_inside(const axis *a, int64_t tap, int64_t first, int64_t end) {
+/* Output positions at which a tap sees a position within 0 .. size-1. */
+static range axis_inside(const axis *a, int64_t tap) {
   const int64_t before = a->pad - tap * a->dilation; /* o*stride >= before */
   const int64_t last = a->size - 1 + before;         /* o*stride <= last */
-  const int64_t from = before > 0 ? ceil_div(before, a->stride) : 0;
-  const int64_t to = last < 0 ? 0 : last / a->stride + 1;
-  const range r = {max(first, from), min(end, to)};
-  return r.first < r.end ? r : (range){first, first};
+  return (range){before > 0 ? ceil_div(before, a->stride) : 0, last < 0 ? 0 : min(a->out, last / a->stride + 1)};
+}
+
+/* The part of r within first .. end-1; an empty one lies at first. */
+static range clip(range r, int64_t first, int64_t end) {
+  const range c = {max(r.first, first), min(r.end, end)};
+  return c.first < c.end ? c : (range){first, first};
 }
 
 /* ---- Sources ---- */
@@ -75,6 +78,10 @@ static const uint16_t *image(const uint16_t *tensor, const conv2d *c, int64_t n,
 
 /* Widens n elements that are stride apart. */
 static void widen_strided(const tc_cpu_kernels *kernels, int64_t n, const uint16_t *src, int64_t stride, float *dst) {
+  if (stride == 1) {
+    kernels->widen(n, src, dst);
+    return;
+  }
   enum { STEP = 64 };
   uint16_t dense[STEP];
   for (int64_t i = 0; i < n; i += STEP) {
@@ -84,34 +91,27 @@ static void widen_strided(const tc_cpu_kernels *kernels, int64_t n, const uint16
   }
 }
 
-/* Row (i,t) of col over pixels of one output row: those from first to before end. */
-static void col_pixels(const conv2d *c, const uint16_t *channel, int64_t ky, int64_t kx, int64_t oy, int64_t first, int64_t end,
-                       float *out) {
-  const range rows = axis_inside(&c->h, ky, oy, oy + 1);
-  const range inside = rows.first == rows.end ? (range){first, first} : axis_inside(&c->w, kx, first, end);
-  memset(out, 0, (size_t)(inside.first - first) * sizeof(float));
-  if (inside.first < inside.end) {
-    const int64_t iy = oy * c->h.stride - c->h.pad + ky * c->h.dilation;
-    const int64_t ix = inside.first * c->w.stride - c->w.pad + kx * c->w.dilation;
-    const uint16_t *src = channel + iy * c->w.size + ix;
-    const int64_t n = inside.end - inside.first;
-    if (c->w.stride == 1) {
-      c->kernels->widen(n, src, out + (inside.first - first));
-    } else {
-      widen_strided(c->kernels, n, src, c->w.stride, out + (inside.first - first));
-    }
-  }
-  memset(out + (inside.end - first), 0, (size_t)(end - inside.end) * sizeof(float));
+static void zero(int64_t n, float *out) {
+  for (int64_t x = 0; x < n; x++) out[x] = 0;
 }
 
 /* r = (i,t), columns (n,p). */
 static void col_row(const void *self, int64_t group, int64_t r, int64_t first, int64_t n, float *out) {
   const conv2d *c = self;
   const int64_t channel = r / c->taps, ky = r % c->taps / c->w.kernel, kx = r % c->w.kernel;
+  const range rows = axis_inside(&c->h, ky), columns = axis_inside(&c->w, kx);
   int64_t img = first / c->pixels, oy = first % c->pixels / c->w.out, ox = first % c->w.out;
   while (n) {
     const int64_t end = min(c->w.out, ox + n);
-    col_pixels(c, image(c->x, c, img, group, channel, c->in_channels, c->h.size * c->w.size), ky, kx, oy, ox, end, out);
+    const range inside = oy >= rows.first && oy < rows.end ? clip(columns, ox, end) : (range){ox, ox};
+    zero(inside.first - ox, out);
+    if (inside.first < inside.end) {
+      const int64_t iy = oy * c->h.stride - c->h.pad + ky * c->h.dilation;
+      const int64_t ix = inside.first * c->w.stride - c->w.pad + kx * c->w.dilation;
+      const uint16_t *plane = image(c->x, c, img, group, channel, c->in_channels, c->h.size * c->w.size);
+      widen_strided(c->kernels, inside.end - inside.first, plane + iy * c->w.size + ix, c->w.stride, out + (inside.first - ox));
+    }
+    zero(end - inside.end, out + (inside.end - ox));
     out += end - ox;
     n -= end - ox;
     ox = 0;
@@ -259,22 +259,31 @@ static void part_weight_row(const void *self, int64_t item, int64_t r, int64_t f
   weight_row(t->c, t->group, r, t->first_channel * t->c->taps + first, n, out);
 }
 
+static void add_strided(const tc_cpu_kernels *kernels, int64_t n, const float *src, int64_t stride, double *dst) {
+  if (stride == 1) {
+    kernels->add(n, src, dst);
+  } else {
+    for (int64_t x = 0; x < n; x++) dst[x * stride] += (double)src[x];
+  }
+}
+
 /* Adds dCol[(i,t), pixels j .. j+n-1] to the elements of dX that the tap t sees there. */
 static void part_add(const void *self, int64_t item, int64_t i, int64_t j, int64_t n, float *values) {
   (void)item;
   const part *t = self;
   const conv2d *c = t->c;
   const int64_t ky = i % c->taps / c->w.kernel, kx = i % c->w.kernel;
+  const range columns = axis_inside(&c->w, kx);
   double *plane = t->sums + i / c->taps * t->rows * c->w.size;
   int64_t oy = t->first_oy + j / c->w.out, ox = j % c->w.out;
   while (n) {
     const int64_t end = min(c->w.out, ox + n);
     const int64_t row = oy * c->h.stride - c->h.pad + ky * c->h.dilation - t->first_row;
     if (row >= 0 && row < t->rows) {
-      const range inside = axis_inside(&c->w, kx, ox, end);
+      const range inside = clip(columns, ox, end);
       const float *src = values + (inside.first - ox);
       double *dst = plane + row * c->w.size + inside.first * c->w.stride - c->w.pad + kx * c->w.dilation;
-      for (int64_t x = 0; x < inside.end - inside.first; x++) dst[x * c->w.stride] += (double)src[x];
+      add_strided(c->kernels, inside.end - inside.first, src, c->w.stride, dst);
     }
     values += end - ox;
     n -= end - ox;
@@ -293,7 +302,7 @@ static void part_store(const part *t) {
     uint16_t *dst = c->dx + (plane * c->h.size + t->first_row) * c->w.size;
     for (int64_t x = 0; x < t->rows * c->w.size; x += STEP) {
       const int64_t step = min(STEP, t->rows * c->w.size - x);
-      for (int64_t s = 0; s < step; s++) rounded[s] = (float)src[x + s];
+      c->kernels->round(step, src + x, rounded);
       c->kernels->narrow(step, rounded, dst + x);
     }
   }

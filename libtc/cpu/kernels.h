@@ -16,6 +16,10 @@ typedef void tc_gemm_kernel(int64_t m, int64_t k, const float *a, const float *b
 typedef void tc_widen_kernel(int64_t n, const uint16_t *src, float *dst);
 typedef void tc_narrow_kernel(int64_t n, const float *src, uint16_t *dst);
 
+/* The second level of sums: dst[i] += src[i], and its end: dst[i] = src[i], rounded. */
+typedef void tc_add_kernel(int64_t n, const float *src, double *dst);
+typedef void tc_round_kernel(int64_t n, const double *src, float *dst);
+
 /* The most products that one fp32 sum takes. Part of the numerics: the same for every ISA. */
 enum { TC_KC = 256 };
 
@@ -27,6 +31,8 @@ typedef struct tc_cpu_kernels {
   tc_gemm_kernel *gemm;
   tc_widen_kernel *widen;
   tc_narrow_kernel *narrow;
+  tc_add_kernel *add;
+  tc_round_kernel *round;
 } tc_cpu_kernels;
 
 /* The table: one entry for each ISA of this architecture that was built, in rising order, generic first. */

@@ -6,6 +6,7 @@
  *   MR, NV       register tile: MR rows by NV vectors
  *   MC, NC       cache tile
  *   widen_lanes(const uint16_t *, float *), narrow_lanes(const float *, uint16_t *)   LANES conversions
+ *   widen_few(int64_t n, ...)   optional: n < LANES conversions that touch nothing else
  */
 #include "cpu/kernels.h"
 #include "f16.h"
@@ -51,24 +52,46 @@ static void NAME(gemm)(int64_t m, int64_t k, const float *a, const float *b, dou
     ROWS(3)
     ROWS(4)
 #if MR > 4
-        ROWS(5) ROWS(6)
+    ROWS(5)
+    ROWS(6)
 #endif
 #if MR > 6
-            ROWS(7) ROWS(8) ROWS(9) ROWS(10) ROWS(11) ROWS(12)
+        ROWS(7) ROWS(8) ROWS(9) ROWS(10) ROWS(11) ROWS(12)
 #endif
   }
 }
 
+#ifndef HAS_WIDEN_FEW
+static inline void widen_few(int64_t n, const uint16_t *src, float *dst) {
+  for (int64_t i = 0; i < n; i++) dst[i] = f16_to_f32(src[i]);
+}
+#endif
+
+/* A last vector that isn't full overlaps the one before, if there is one. */
 static void NAME(widen)(int64_t n, const uint16_t *src, float *dst) {
-  int64_t i = 0;
-  for (; i + LANES <= n; i += LANES) widen_lanes(src + i, dst + i);
-  for (; i < n; i++) dst[i] = f16_to_f32(src[i]);
+  if (n < LANES) {
+    widen_few(n, src, dst);
+    return;
+  }
+  for (int64_t i = 0; i < n - LANES; i += LANES) widen_lanes(src + i, dst + i);
+  widen_lanes(src + n - LANES, dst + n - LANES);
 }
 
 static void NAME(narrow)(int64_t n, const float *src, uint16_t *dst) {
-  int64_t i = 0;
-  for (; i + LANES <= n; i += LANES) narrow_lanes(src + i, dst + i);
-  for (; i < n; i++) dst[i] = f32_to_f16(src[i]);
+  if (n < LANES) {
+    for (int64_t i = 0; i < n; i++) dst[i] = f32_to_f16(src[i]);
+    return;
+  }
+  for (int64_t i = 0; i < n - LANES; i += LANES) narrow_lanes(src + i, dst + i);
+  narrow_lanes(src + n - LANES, dst + n - LANES);
+}
+
+static void NAME(add)(int64_t n, const float *restrict src, double *restrict dst) {
+  for (int64_t i = 0; i < n; i++) dst[i] += (double)src[i];
+}
+
+static void NAME(round)(int64_t n, const double *restrict src, float *restrict dst) {
+  for (int64_t i = 0; i < n; i++) dst[i] = (float)src[i];
 }
 
 const tc_cpu_kernels NAME(tc_cpu_kernels) = {
@@ -81,4 +104,6 @@ const tc_cpu_kernels NAME(tc_cpu_kernels) = {
     .gemm = NAME(gemm),
     .widen = NAME(widen),
     .narrow = NAME(narrow),
+    .add = NAME(add),
+    .round = NAME(round),
 };

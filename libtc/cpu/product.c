@@ -98,17 +98,13 @@ static void compute(const tc_cpu_kernels *kernels, const tc_product *product, co
   }
 }
 
-static void store_row(const tc_sink *sink, int64_t item, int64_t i, int64_t j, int64_t n, const double *sums, float *staging) {
-  for (int64_t x = 0; x < n; x++) staging[x] = (float)sums[x];
-  sink->row(sink->self, item, i, j, n, staging);
-}
-
 void tc_block_run(const tc_cpu_kernels *kernels, const tc_product *product, const tc_block *block, char *workspace) {
   const block_memory memory = carve(kernels, workspace);
   compute(kernels, product, block, 0, product->K, &memory);
   const int64_t ld = round_up(block->n, kernels->nr);
   for (int64_t i = 0; i < block->m; i++) {
-    store_row(&product->c, block->item, block->i + i, block->j, block->n, memory.sums + i * ld, memory.staging);
+    kernels->round(block->n, memory.sums + i * ld, memory.staging);
+    product->c.row(product->c.self, block->item, block->i + i, block->j, block->n, memory.staging);
   }
 }
 
@@ -193,7 +189,8 @@ static void reduce_task(const void *arg, int64_t task, char *workspace) {
       const double *more = partial_row(job, item, piece, i) + j;
       for (int64_t x = 0; x < n; x++) sums[x] += more[x];
     }
-    store_row(&p->c, item, i, j, n, sums, memory.staging);
+    job->kernels->round(n, sums, memory.staging);
+    p->c.row(p->c.self, item, i, j, n, memory.staging);
   }
 }
 
