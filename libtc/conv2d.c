@@ -128,17 +128,16 @@ static tc_status_t check_supported(const tc_conv2d_desc *d, direction dir) {
   return TC_OK;
 }
 
-/* One axis of the output: H, kH, pad_h, stride_h, out_H with axis 'H', the same for W. Paddings are equal and dilation is 1 here. */
+/* One axis of the output, 'H' or 'W'. Paddings are equal and dilation is 1 here. */
 static tc_status_t check_axis(char axis, int64_t size, int64_t kernel, int64_t pad, int64_t stride, int64_t given) {
-  const char lower = axis == 'H' ? 'h' : 'w';
   int64_t padded;
-  TC_REQUIRE(padded_size(size, pad, &padded), TC_ERROR_SHAPE, "%c + 2*pad_%c overflows, pad_%c = %lld", axis, lower, lower,
+  TC_REQUIRE(padded_size(size, pad, &padded), TC_ERROR_SHAPE, "%c = %lld with paddings of %lld overflows", axis, (long long)size,
              (long long)pad);
-  TC_REQUIRE(kernel <= padded, TC_ERROR_SHAPE, "k%c = %lld is larger than the padded input, %c + 2*pad_%c = %lld", axis,
-             (long long)kernel, axis, lower, (long long)padded);
+  TC_REQUIRE(kernel <= padded, TC_ERROR_SHAPE, "k%c = %lld is larger than the padded input, whose %c is %lld", axis,
+             (long long)kernel, axis, (long long)padded);
   const int64_t needed = (padded - kernel) / stride + 1;
-  TC_REQUIRE(given == needed, TC_ERROR_SHAPE, "out_%c = %lld is wrong, (%c + 2*pad_%c - k%c)/stride_%c + 1 = %lld is needed", axis,
-             (long long)given, axis, lower, axis, lower, (long long)needed);
+  TC_REQUIRE(given == needed, TC_ERROR_SHAPE, "out_%c = %lld is wrong, (padded %c - k%c)/stride_%c + 1 = %lld is needed", axis,
+             (long long)given, axis, axis, axis == 'H' ? 'h' : 'w', (long long)needed);
   return TC_OK;
 }
 

@@ -236,7 +236,7 @@ enum { PART_BYTES = 4 << 20 };
 /* Parts that fill a block of rows of dCol, whose sums fit PART_BYTES if possible, and which are enough for the threads. */
 static part_sizes choose_parts(const conv2d *c, int64_t threads) {
   const int64_t plane_bytes = c->h.size * c->w.size * (int64_t)sizeof(double);
-  part_sizes s = {min(c->in_channels, max(1, c->kernels->mc / c->taps)), c->h.size};
+  part_sizes s = {min(c->in_channels, max(1, TC_MC / c->taps)), c->h.size};
   s.channels = min(s.channels, max(1, PART_BYTES / plane_bytes));
   if (plane_bytes > PART_BYTES) s.rows = max(1, PART_BYTES / (c->w.size * (int64_t)sizeof(double)));
   while (s.channels > 1 && c->batch * c->groups * ceil_div(c->in_channels, s.channels) < 2 * threads)
@@ -281,9 +281,11 @@ static void part_add(const void *self, int64_t item, int64_t i, int64_t j, int64
     const int64_t row = oy * c->h.stride - c->h.pad + ky * c->h.dilation - t->first_row;
     if (row >= 0 && row < t->rows) {
       const range inside = clip(columns, ox, end);
-      const float *src = values + (inside.first - ox);
-      double *dst = plane + row * c->w.size + inside.first * c->w.stride - c->w.pad + kx * c->w.dilation;
-      add_strided(c->kernels, inside.end - inside.first, src, c->w.stride, dst);
+      if (inside.first < inside.end) {
+        const int64_t column = inside.first * c->w.stride - c->w.pad + kx * c->w.dilation;
+        const float *src = values + (inside.first - ox);
+        add_strided(c->kernels, inside.end - inside.first, src, c->w.stride, plane + row * c->w.size + column);
+      }
     }
     values += end - ox;
     n -= end - ox;
@@ -344,9 +346,9 @@ static void part_task(const void *arg, int64_t task, char *workspace) {
       .c = {part_add, &t},
   };
   char *const block_workspace = workspace + (size_t)(s.channels * s.rows * c->w.size) * sizeof(double);
-  for (int64_t i = 0; i < product.M; i += c->kernels->mc) {
-    for (int64_t j = 0; j < product.N; j += c->kernels->nc) {
-      const tc_block block = {0, i, min(c->kernels->mc, product.M - i), j, min(c->kernels->nc, product.N - j)};
+  for (int64_t i = 0; i < product.M; i += TC_MC) {
+    for (int64_t j = 0; j < product.N; j += TC_NC) {
+      const tc_block block = {0, i, min(TC_MC, product.M - i), j, min(TC_NC, product.N - j)};
       tc_block_run(c->kernels, &product, &block, block_workspace);
     }
   }

@@ -4,8 +4,6 @@
 #define LANES 4
 #define MR 4
 #define NV 2
-#define MC 192
-#define NC 256
 
 #include "f16.h"
 

@@ -20,14 +20,14 @@ typedef void tc_narrow_kernel(int64_t n, const float *src, uint16_t *dst);
 typedef void tc_add_kernel(int64_t n, const float *src, double *dst);
 typedef void tc_round_kernel(int64_t n, const double *src, float *dst);
 
-/* The most products that one fp32 sum takes. Part of the numerics: the same for every ISA. */
-enum { TC_KC = 256 };
+/* The block sizes, the same for every ISA, since the order of sums follows from them: the most products that one fp32 sum takes, and the
+ * largest tile of C that a task computes (a multiple of every mr and nr). */
+enum { TC_KC = 256, TC_MC = 192, TC_NC = 256 };
 
 typedef struct tc_cpu_kernels {
   const char *isa;       /* as in TC_CPU_ISA */
   const char *gemm_name; /* tc_gemm_<a><b>_<accumulator>_<mr>x<nr>_<isa> */
   int64_t mr, nr;        /* the register tile */
-  int64_t mc, nc;        /* the cache tile, multiples of mr and nr */
   tc_gemm_kernel *gemm;
   tc_widen_kernel *widen;
   tc_narrow_kernel *narrow;

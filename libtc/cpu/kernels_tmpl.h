@@ -4,7 +4,6 @@
  *   ISA          suffix of the names and value of TC_CPU_ISA
  *   LANES        fp32 lanes of a vector
  *   MR, NV       register tile: MR rows by NV vectors
- *   MC, NC       cache tile
  *   widen_lanes(const uint16_t *, float *), narrow_lanes(const float *, uint16_t *)   LANES conversions
  *   widen_few(int64_t n, ...)   optional: n < LANES conversions that touch nothing else
  */
@@ -17,6 +16,8 @@
 #define NAME(prefix) NAME1(prefix, ISA)
 #define TEXT1(x) #x
 #define TEXT(x) TEXT1(x)
+
+_Static_assert(TC_MC % MR == 0 && TC_NC % NR == 0, "the tile of a task is cut into register tiles");
 
 typedef float vector __attribute__((vector_size(4 * LANES)));
 typedef float unaligned_vector __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
@@ -56,7 +57,7 @@ static void NAME(gemm)(int64_t m, int64_t k, const float *a, const float *b, dou
     ROWS(6)
 #endif
 #if MR > 6
-        ROWS(7) ROWS(8) ROWS(9) ROWS(10) ROWS(11) ROWS(12)
+    ROWS(7) ROWS(8) ROWS(9) ROWS(10) ROWS(11) ROWS(12)
 #endif
   }
 }
@@ -99,8 +100,6 @@ const tc_cpu_kernels NAME(tc_cpu_kernels) = {
     .gemm_name = "tc_gemm_f16f16_f32_" TEXT(MR) "x" TEXT(NV) "x" TEXT(LANES) "_" TEXT(ISA),
     .mr = MR,
     .nr = NR,
-    .mc = MC,
-    .nc = NC,
     .gemm = NAME(gemm),
     .widen = NAME(widen),
     .narrow = NAME(narrow),

@@ -59,10 +59,8 @@ void tc_pool_init(tc_pool *pool, int64_t threads) {
   atomic_init(&pool->threads, threads);
 }
 
-void tc_pool_after_fork(tc_pool *pool) {
-  free(pool->workers);
-  clear(pool);
-}
+/* The list of workers is lost, not freed: another thread of the parent may have been about to. */
+void tc_pool_after_fork(tc_pool *pool) { clear(pool); }
 
 /* The owner's lock is held. Fewer workers than wanted will do: where the system has no more threads, the job takes longer. */
 static void start_workers(tc_pool *pool, int64_t wanted) {

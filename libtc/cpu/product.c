@@ -22,23 +22,19 @@ typedef struct block_memory {
 /* Rows that wait to be transposed lie so far apart that they don't share cache sets. */
 enum { STAGING_LD = TC_KC + 16 };
 
-static int64_t staging_floats(const tc_cpu_kernels *kernels) {
-  const int64_t panel = (kernels->mr > kernels->nr ? kernels->mr : kernels->nr) * STAGING_LD;
-  const int64_t row = kernels->mc > kernels->nc ? kernels->mc : kernels->nc;
-  return panel > row ? panel : row;
-}
+static int64_t staging_floats(const tc_cpu_kernels *kernels) { return max(kernels->mr, kernels->nr) * STAGING_LD; }
 
 size_t tc_block_workspace_bytes(const tc_cpu_kernels *kernels) {
-  const int64_t floats = (kernels->mc + kernels->nc) * TC_KC + staging_floats(kernels);
-  return (size_t)(kernels->mc * kernels->nc) * sizeof(double) + (size_t)floats * sizeof(float);
+  const int64_t floats = (TC_MC + TC_NC) * TC_KC + staging_floats(kernels);
+  return (size_t)(TC_MC * TC_NC) * sizeof(double) + (size_t)floats * sizeof(float);
 }
 
-static block_memory carve(const tc_cpu_kernels *kernels, char *workspace) {
+static block_memory carve(char *workspace) {
   block_memory memory;
   memory.sums = (double *)(void *)workspace;
-  memory.a = (float *)(memory.sums + kernels->mc * kernels->nc);
-  memory.b = memory.a + kernels->mc * TC_KC;
-  memory.staging = memory.b + kernels->nc * TC_KC;
+  memory.a = (float *)(memory.sums + TC_MC * TC_NC);
+  memory.b = memory.a + TC_MC * TC_KC;
+  memory.staging = memory.b + TC_NC * TC_KC;
   return memory;
 }
 
@@ -99,7 +95,7 @@ static void compute(const tc_cpu_kernels *kernels, const tc_product *product, co
 }
 
 void tc_block_run(const tc_cpu_kernels *kernels, const tc_product *product, const tc_block *block, char *workspace) {
-  const block_memory memory = carve(kernels, workspace);
+  const block_memory memory = carve(workspace);
   compute(kernels, product, block, 0, product->K, &memory);
   const int64_t ld = round_up(block->n, kernels->nr);
   for (int64_t i = 0; i < block->m; i++) {
@@ -139,7 +135,7 @@ static int64_t item_tiles(const product_job *job) {
 static void choose_tile(product_job *job, int64_t threads) {
   const tc_product *p = job->product;
   const int64_t mr = job->kernels->mr, nr = job->kernels->nr;
-  int64_t mc = job->kernels->mc, nc = job->kernels->nc;
+  int64_t mc = TC_MC, nc = TC_NC;
   for (;;) {
     job->mc = round_up(ceil_div(p->M, ceil_div(p->M, mc)), mr);
     job->nc = round_up(ceil_div(p->N, ceil_div(p->N, nc)), nr);
@@ -168,7 +164,7 @@ static void tile_task(const void *arg, int64_t task, char *workspace) {
     tc_block_run(job->kernels, p, &block, workspace);
     return;
   }
-  const block_memory memory = carve(job->kernels, workspace);
+  const block_memory memory = carve(workspace);
   const int64_t k = piece * job->piece_terms, ld = round_up(block.n, job->kernels->nr);
   compute(job->kernels, p, &block, k, min(k + job->piece_terms, p->K), &memory);
   for (int64_t r = 0; r < block.m; r++) {
@@ -180,10 +176,10 @@ static void tile_task(const void *arg, int64_t task, char *workspace) {
 static void reduce_task(const void *arg, int64_t task, char *workspace) {
   const product_job *job = arg;
   const tc_product *p = job->product;
-  const block_memory memory = carve(job->kernels, workspace);
+  const block_memory memory = carve(workspace);
   const int64_t item = job->first + task / p->M, i = task % p->M;
-  for (int64_t j = 0; j < p->N; j += job->kernels->nc) {
-    const int64_t n = min(job->kernels->nc, p->N - j);
+  for (int64_t j = 0; j < p->N; j += TC_NC) {
+    const int64_t n = min(TC_NC, p->N - j);
     double *sums = partial_row(job, item, 0, i) + j;
     for (int64_t piece = 1; piece < job->pieces; piece++) {
       const double *more = partial_row(job, item, piece, i) + j;

@@ -37,7 +37,7 @@ typedef struct tc_product {
 /* Computes all items. Errors: MEMORY, before the sink has been called. */
 tc_status_t tc_product_run(tc_cpu *cpu, const tc_product *product);
 
-/* A block of one item: rows i .. i+m-1 (m <= mc), columns j .. j+n-1 (n <= nc). */
+/* A block of one item: rows i .. i+m-1 (m <= TC_MC), columns j .. j+n-1 (n <= TC_NC). */
 typedef struct tc_block {
   int64_t item, i, m, j, n;
 } tc_block;

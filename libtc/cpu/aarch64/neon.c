@@ -7,8 +7,6 @@
 #define LANES 4
 #define MR 6
 #define NV 4
-#define MC 192
-#define NC 256
 
 #include <arm_neon.h>
 #include <stdint.h>

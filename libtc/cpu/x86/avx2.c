@@ -7,8 +7,6 @@
 #define LANES 8
 #define MR 6
 #define NV 2
-#define MC 192
-#define NC 256
 
 #include <immintrin.h>
 #include <stdint.h>
