@@ -86,7 +86,11 @@ static void widen_strided(const tc_cpu_kernels *kernels, int64_t n, const uint16
   uint16_t dense[STEP];
   for (int64_t i = 0; i < n; i += STEP) {
     const int64_t step = min(STEP, n - i);
-    for (int64_t s = 0; s < step; s++) dense[s] = src[(i + s) * stride];
+    if (stride == 2) { /* which the compiler turns into shuffles */
+      for (int64_t s = 0; s < step; s++) dense[s] = src[(i + s) * 2];
+    } else {
+      for (int64_t s = 0; s < step; s++) dense[s] = src[(i + s) * stride];
+    }
     kernels->widen(step, dense, dst + i);
   }
 }
@@ -174,8 +178,8 @@ tc_status_t tc_cpu_conv2d_forward(void *state, const tc_conv2d_desc *d, const tc
       .M = c.out_channels,
       .N = c.batch * c.pixels,
       .K = c.in_channels * c.taps,
-      .a = {weight_row, &c, false},
-      .b = {col_row, &c, true},
+      .a = {weight_row, &c, false, 2},
+      .b = {col_row, &c, true, 4},
       .c = {store_y, &c},
   };
   return tc_product_run(cpu, &product);
@@ -207,8 +211,8 @@ tc_status_t tc_cpu_conv2d_backward_weight(void *state, const tc_conv2d_desc *d, 
       .M = c.out_channels,
       .N = c.in_channels * c.taps,
       .K = c.batch * c.pixels,
-      .a = {dy_row, &c, false},
-      .b = {col_row, &c, false},
+      .a = {dy_row, &c, false, 2},
+      .b = {col_row, &c, false, 5},
       .c = {d->w_dtype == TC_DTYPE_F32 ? store_dw_f32 : store_dw_f16, &c},
       .split_k = true,
   };
@@ -341,8 +345,8 @@ static void part_task(const void *arg, int64_t task, char *workspace) {
       .M = t.channels * c->taps,
       .N = (oy.end - oy.first) * c->w.out,
       .K = c->out_channels,
-      .a = {part_weight_row, &t, true},
-      .b = {part_dy_row, &t, true},
+      .a = {part_weight_row, &t, true, 1},
+      .b = {part_dy_row, &t, true, 1},
       .c = {part_add, &t},
   };
   char *const block_workspace = workspace + (size_t)(s.channels * s.rows * c->w.size) * sizeof(double);

@@ -65,8 +65,8 @@ tc_status_t tc_cpu_gemm(void *state, const tc_gemm_batched_desc *d, const tc_buf
       .M = d->M,
       .N = d->N,
       .K = reads ? d->K : 0,
-      .a = {matrix_row, &a, d->transpose_a},
-      .b = {matrix_row, &b, !d->transpose_b},
+      .a = {matrix_row, &a, d->transpose_a, d->transpose_a ? 1 : 2},
+      .b = {matrix_row, &b, !d->transpose_b, d->transpose_b ? 2 : 1},
       .c = {d->c_dtype == TC_DTYPE_F32 ? store_f32 : store_f16, &c},
       .split_k = true,
   };

@@ -13,6 +13,12 @@
 
 /* ---- Workspace of a block ---- */
 
+/* The largest tile: the fp64 sums and A's panels stay in a second-level cache, B's panels are read once for each visit. */
+enum { TILE_ELEMENTS = 48 << 10, TILE_ROWS_MAX = 384, TILE_COLUMNS_MAX = 1024 };
+
+_Static_assert(TC_MC *TC_NC <= (int)TILE_ELEMENTS && TC_MC <= (int)TILE_ROWS_MAX && TC_NC <= (int)TILE_COLUMNS_MAX,
+               "a block of dCol is no larger");
+
 typedef struct block_memory {
   double *sums;   /* [m][ld], ld = n rounded up to nr */
   float *a, *b;   /* packed panels */
@@ -25,16 +31,16 @@ enum { STAGING_LD = TC_KC + 16 };
 static int64_t staging_floats(const tc_cpu_kernels *kernels) { return max(kernels->mr, kernels->nr) * STAGING_LD; }
 
 size_t tc_block_workspace_bytes(const tc_cpu_kernels *kernels) {
-  const int64_t floats = (TC_MC + TC_NC) * TC_KC + staging_floats(kernels);
-  return (size_t)(TC_MC * TC_NC) * sizeof(double) + (size_t)floats * sizeof(float);
+  const int64_t floats = (TILE_ROWS_MAX + TILE_COLUMNS_MAX) * TC_KC + staging_floats(kernels);
+  return TILE_ELEMENTS * sizeof(double) + (size_t)floats * sizeof(float);
 }
 
 static block_memory carve(char *workspace) {
   block_memory memory;
   memory.sums = (double *)(void *)workspace;
-  memory.a = (float *)(memory.sums + TC_MC * TC_NC);
-  memory.b = memory.a + TC_MC * TC_KC;
-  memory.staging = memory.b + TC_NC * TC_KC;
+  memory.a = (float *)(memory.sums + TILE_ELEMENTS);
+  memory.b = memory.a + TILE_ROWS_MAX * TC_KC;
+  memory.staging = memory.b + TILE_COLUMNS_MAX * TC_KC;
   return memory;
 }
 
@@ -57,16 +63,45 @@ static void pack_along(const tc_source *source, const strip *s, int64_t width, f
   }
 }
 
+typedef float four __attribute__((vector_size(16)));
+typedef float unaligned_four __attribute__((vector_size(16), aligned(4), may_alias));
+
+#if defined(__clang__) || __GNUC__ >= 12
+#define PICK(a, b, i, j, k, l) __builtin_shufflevector(a, b, i, j, k, l)
+#else
+#define PICK(a, b, i, j, k, l) __builtin_shuffle(a, b, (__typeof__((a) < (a))){i, j, k, l})
+#endif
+
+/* dst[p][r] = src[r][p], for r and p < 4; rows of src are STAGING_LD apart, those of dst ld. */
+static inline void transpose_4x4(const float *src, float *dst, int64_t ld) {
+  const four r0 = *(const unaligned_four *)src, r1 = *(const unaligned_four *)(src + STAGING_LD);
+  const four r2 = *(const unaligned_four *)(src + 2 * STAGING_LD), r3 = *(const unaligned_four *)(src + 3 * STAGING_LD);
+  const four low01 = PICK(r0, r1, 0, 4, 1, 5), high01 = PICK(r0, r1, 2, 6, 3, 7);
+  const four low23 = PICK(r2, r3, 0, 4, 1, 5), high23 = PICK(r2, r3, 2, 6, 3, 7);
+  *(unaligned_four *)dst = PICK(low01, low23, 0, 1, 4, 5);
+  *(unaligned_four *)(dst + ld) = PICK(low01, low23, 2, 3, 6, 7);
+  *(unaligned_four *)(dst + 2 * ld) = PICK(high01, high23, 0, 1, 4, 5);
+  *(unaligned_four *)(dst + 3 * ld) = PICK(high01, high23, 2, 3, 6, 7);
+}
+
+/* panel[p][r] = staging[r][p], for r < width and p < kn. */
+static void transpose(const float *staging, int64_t width, int64_t kn, float *panel) {
+  const int64_t whole_r = width / 4 * 4, whole_p = kn / 4 * 4;
+  for (int64_t p = 0; p < whole_p; p += 4) {
+    for (int64_t r = 0; r < whole_r; r += 4) transpose_4x4(staging + r * STAGING_LD + p, panel + p * width + r, width);
+  }
+  for (int64_t p = 0; p < kn; p++) {
+    for (int64_t r = p < whole_p ? whole_r : 0; r < width; r++) panel[p * width + r] = staging[r * STAGING_LD + p];
+  }
+}
+
 /* Rows run along k: width of them are read, then transposed. */
 static void pack_across(const tc_source *source, const strip *s, int64_t width, float *panels, float *staging) {
   for (int64_t x = 0; x < s->n; x += width) {
     const int64_t rows = min(width, s->n - x);
     for (int64_t r = 0; r < rows; r++) source->row(source->self, s->item, s->first + x + r, s->k, s->kn, staging + r * STAGING_LD);
     memset(staging + rows * STAGING_LD, 0, (size_t)((width - rows) * STAGING_LD) * sizeof(float));
-    float *panel = panels + x * s->kn;
-    for (int64_t p = 0; p < s->kn; p++) {
-      for (int64_t r = 0; r < width; r++) panel[p * width + r] = staging[r * STAGING_LD + p];
-    }
+    transpose(staging, width, s->kn, panels + x * s->kn);
   }
 }
 
@@ -131,20 +166,41 @@ static int64_t item_tiles(const product_job *job) {
   return job->pieces * ceil_div(job->product->M, job->mc) * ceil_div(job->product->N, job->nc);
 }
 
-/* Tiles of even size, as large as the caches allow, but small enough that every thread gets some. */
+/* The largest multiple of unit that is at most a, but at least one. */
+static int64_t round_down(int64_t a, int64_t unit) { return max(a / unit, 1) * unit; }
+
+/* Cuts an extent into parts of even size, at most limit. */
+static int64_t even_part(int64_t extent, int64_t limit, int64_t unit) {
+  return round_up(ceil_div(extent, ceil_div(extent, limit)), unit);
+}
+
+/* A tile's packing costs a.cost/nc + b.cost/mc for each product, and mc*nc is given by the caches: so mc/nc = b.cost/a.cost is the best,
+ * unless M or N is shorter. */
+static void largest_tile(const product_job *job, int64_t *mc, int64_t *nc) {
+  const tc_product *p = job->product;
+  const int64_t mr = job->kernels->mr, nr = job->kernels->nr;
+  int64_t rows = mr;
+  while ((rows + mr) * (rows + mr) * p->a.cost <= TILE_ELEMENTS * p->b.cost) rows += mr;
+  rows = min(rows, round_up(p->M, mr));
+  *nc = min(round_up(p->N, nr), round_down(min(TILE_ELEMENTS / rows, TILE_COLUMNS_MAX), nr));
+  *mc = min(round_up(p->M, mr), round_down(min(TILE_ELEMENTS / *nc, TILE_ROWS_MAX), mr));
+}
+
+/* Tiles of even size, the largest ones that give every thread some. */
 static void choose_tile(product_job *job, int64_t threads) {
   const tc_product *p = job->product;
   const int64_t mr = job->kernels->mr, nr = job->kernels->nr;
-  int64_t mc = TC_MC, nc = TC_NC;
+  int64_t mc, nc;
+  largest_tile(job, &mc, &nc);
   for (;;) {
-    job->mc = round_up(ceil_div(p->M, ceil_div(p->M, mc)), mr);
-    job->nc = round_up(ceil_div(p->N, ceil_div(p->N, nc)), nr);
+    job->mc = even_part(p->M, mc, mr);
+    job->nc = even_part(p->N, nc, nr);
     const bool tall = job->mc > 4 * mr, wide = job->nc > 2 * nr;
     if (p->items * item_tiles(job) >= 2 * threads || !(tall || wide)) return;
     if (wide && (job->nc >= job->mc || !tall)) {
-      nc = round_up(job->nc / 2, nr);
+      nc = round_down(job->nc / 2, nr);
     } else {
-      mc = round_up(job->mc / 2, mr);
+      mc = round_down(job->mc / 2, mr);
     }
   }
 }
@@ -178,8 +234,9 @@ static void reduce_task(const void *arg, int64_t task, char *workspace) {
   const tc_product *p = job->product;
   const block_memory memory = carve(workspace);
   const int64_t item = job->first + task / p->M, i = task % p->M;
-  for (int64_t j = 0; j < p->N; j += TC_NC) {
-    const int64_t n = min(TC_NC, p->N - j);
+  const int64_t step = max(job->kernels->mr, job->kernels->nr) * TC_KC; /* what staging holds */
+  for (int64_t j = 0; j < p->N; j += step) {
+    const int64_t n = min(step, p->N - j);
     double *sums = partial_row(job, item, 0, i) + j;
     for (int64_t piece = 1; piece < job->pieces; piece++) {
       const double *more = partial_row(job, item, piece, i) + j;

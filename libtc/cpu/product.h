@@ -17,6 +17,7 @@ typedef struct tc_source {
   tc_source_row *row;
   const void *self;
   bool rows_are_k; /* row r is k = r and runs along i (or j); else it is i = r (or j = r) and runs along k */
+  int64_t cost;    /* of packing an element, relative to the other operand's */
 } tc_source;
 
 /* Takes C[i, j .. j+n-1], each one rounded to fp32 from the whole sum; may change values in place. */
@@ -37,7 +38,7 @@ typedef struct tc_product {
 /* Computes all items. Errors: MEMORY, before the sink has been called. */
 tc_status_t tc_product_run(tc_cpu *cpu, const tc_product *product);
 
-/* A block of one item: rows i .. i+m-1 (m <= TC_MC), columns j .. j+n-1 (n <= TC_NC). */
+/* A block of one item: rows i .. i+m-1, columns j .. j+n-1; TC_MC by TC_NC is not too large. */
 typedef struct tc_block {
   int64_t item, i, m, j, n;
 } tc_block;
