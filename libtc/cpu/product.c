@@ -16,7 +16,7 @@
 /* The largest tile: the fp64 sums and A's panels stay in a second-level cache, B's panels are read once for each visit. */
 enum { TILE_ELEMENTS = 48 << 10, TILE_ROWS_MAX = 384, TILE_COLUMNS_MAX = 1024 };
 
-_Static_assert(TC_MC *TC_NC <= (int)TILE_ELEMENTS && TC_MC <= (int)TILE_ROWS_MAX && TC_NC <= (int)TILE_COLUMNS_MAX,
+_Static_assert((int)TILE_ELEMENTS >= TC_MC * TC_NC && (int)TILE_ROWS_MAX >= TC_MC && (int)TILE_COLUMNS_MAX >= TC_NC,
                "a block of dCol is no larger");
 
 typedef struct block_memory {
