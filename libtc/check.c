@@ -51,6 +51,12 @@ tc_status_t tc_sizes_check(const tc_size_rule *rules, size_t n) {
 
 int64_t tc_dtype_size(tc_dtype_t dtype) { return dtype == TC_DTYPE_F32 ? 4 : 2; }
 
+tc_operand tc_tensor(const char *name, const tc_buffer *buffer, const char *formula, int64_t elements, const char *offset_name,
+                     int64_t offset, tc_dtype_t dtype, bool written) {
+  const int64_t size = tc_dtype_size(dtype);
+  return (tc_operand){name, buffer, formula, elements, offset_name, offset, size, size, written, false};
+}
+
 static tc_status_t operand_check(const tc_context *ctx, const tc_operand *o) {
   TC_REQUIRE(o->buffer, TC_ERROR_ARGUMENT, "%s is NULL", o->name);
   TC_REQUIRE(o->buffer->ctx == ctx, TC_ERROR_ARGUMENT, "%s belongs to another context than ctx", o->name);

@@ -59,6 +59,10 @@ typedef struct tc_operand {
 /* Checks presence, context, offset, size, alignment of each operand, and that the written ones overlap nothing. */
 tc_status_t tc_operands_check(const tc_context *ctx, const tc_operand *operands, size_t n);
 
+/* A tensor with its elements' own alignment. */
+tc_operand tc_tensor(const char *name, const tc_buffer *buffer, const char *formula, int64_t elements, const char *offset_name,
+                     int64_t offset, tc_dtype_t dtype, bool written);
+
 /* Bytes of an element; the dtype is valid. */
 int64_t tc_dtype_size(tc_dtype_t dtype);
 

@@ -155,77 +155,45 @@ static tc_status_t check(const tc_conv2d_desc *d, direction dir) {
 static int64_t product(int64_t a, int64_t b, int64_t c, int64_t d) { return tc_count_mul(tc_count_mul(a, b), tc_count_mul(c, d)); }
 
 static tc_operand operand_x(const tc_conv2d_desc *d, const char *name, const tc_buffer *buffer, bool written) {
-  const int64_t size = tc_dtype_size(d->x_dtype);
-  return (tc_operand){.name = name,
-                      .buffer = buffer,
-                      .formula = "batch*in_channels*H*W",
-                      .elements = product(d->batch, d->in_channels, d->H, d->W),
-                      .offset_name = "x_offset",
-                      .offset = d->x_offset,
-                      .element_size = size,
-                      .alignment = size,
-                      .written = written};
+  return tc_tensor(name, buffer, "batch*in_channels*H*W", product(d->batch, d->in_channels, d->H, d->W), "x_offset", d->x_offset,
+                   d->x_dtype, written);
 }
 
 static tc_operand operand_y(const tc_conv2d_desc *d, const char *name, const tc_buffer *buffer, bool written) {
-  const int64_t size = tc_dtype_size(d->y_dtype);
-  return (tc_operand){.name = name,
-                      .buffer = buffer,
-                      .formula = "batch*out_channels*out_H*out_W",
-                      .elements = product(d->batch, d->out_channels, d->out_H, d->out_W),
-                      .offset_name = "y_offset",
-                      .offset = d->y_offset,
-                      .element_size = size,
-                      .alignment = size,
-                      .written = written};
+  return tc_tensor(name, buffer, "batch*out_channels*out_H*out_W", product(d->batch, d->out_channels, d->out_H, d->out_W),
+                   "y_offset", d->y_offset, d->y_dtype, written);
 }
 
 static tc_operand operand_weight(const tc_conv2d_desc *d, const char *name, const tc_buffer *buffer, bool written) {
-  const int64_t size = tc_dtype_size(d->w_dtype);
-  return (tc_operand){.name = name,
-                      .buffer = buffer,
-                      .formula = d->groups == 1 ? "out_channels*in_channels*kH*kW" : "out_channels*(in_channels/groups)*kH*kW",
-                      .elements = product(d->out_channels, d->in_channels / d->groups, d->kH, d->kW),
-                      .offset_name = "w_offset",
-                      .offset = d->w_offset,
-                      .element_size = size,
-                      .alignment = size,
-                      .written = written};
+  const char *formula = d->groups == 1 ? "out_channels*in_channels*kH*kW" : "out_channels*(in_channels/groups)*kH*kW";
+  return tc_tensor(name, buffer, formula, product(d->out_channels, d->in_channels / d->groups, d->kH, d->kW), "w_offset",
+                   d->w_offset, d->w_dtype, written);
 }
 
 static tc_operand operand_bias(const tc_conv2d_desc *d, const tc_buffer *buffer) {
-  const int64_t size = tc_dtype_size(d->bias_dtype);
-  return (tc_operand){.name = "bias",
+  tc_operand bias = tc_tensor("bias", buffer, "out_channels", d->out_channels, "bias_offset", d->bias_offset, d->bias_dtype, false);
+  bias.optional = true;
+  return bias;
+}
+
+static tc_operand operand_scratch(const char *name, const tc_buffer *buffer, const char *formula, int64_t elements, int64_t size) {
+  return (tc_operand){.name = name,
                       .buffer = buffer,
-                      .formula = "out_channels",
-                      .elements = d->out_channels,
-                      .offset_name = "bias_offset",
-                      .offset = d->bias_offset,
+                      .formula = formula,
+                      .elements = elements,
                       .element_size = size,
-                      .alignment = size,
+                      .alignment = 4,
+                      .written = true,
                       .optional = true};
 }
 
 static tc_operand operand_scratch_col(const tc_conv2d_desc *d, const tc_buffer *buffer) {
-  return (tc_operand){.name = "scratch_col",
-                      .buffer = buffer,
-                      .formula = "batch*in_channels*kH*kW*out_H*out_W",
-                      .elements = tc_count_mul(product(d->batch, d->in_channels, d->kH, d->kW), tc_count_mul(d->out_H, d->out_W)),
-                      .element_size = 2,
-                      .alignment = 4,
-                      .written = true,
-                      .optional = true};
+  const int64_t elements = tc_count_mul(product(d->batch, d->in_channels, d->kH, d->kW), tc_count_mul(d->out_H, d->out_W));
+  return operand_scratch("scratch_col", buffer, "batch*in_channels*kH*kW*out_H*out_W", elements, 2);
 }
 
 static tc_operand operand_scratch_dx(const tc_conv2d_desc *d, const tc_buffer *buffer) {
-  return (tc_operand){.name = "scratch_dX_f32",
-                      .buffer = buffer,
-                      .formula = "batch*in_channels*H*W",
-                      .elements = product(d->batch, d->in_channels, d->H, d->W),
-                      .element_size = 4,
-                      .alignment = 4,
-                      .written = true,
-                      .optional = true};
+  return operand_scratch("scratch_dX_f32", buffer, "batch*in_channels*H*W", product(d->batch, d->in_channels, d->H, d->W), 4);
 }
 
 static double flops(const tc_conv2d_desc *d) {

@@ -62,33 +62,15 @@ static tc_status_t check(const tc_context *ctx, tc_gemm_batched_desc *d, const t
              "stride_c = %lld is too small for batch = %lld, (M-1)*ldc + N = %lld is the least", (long long)d->stride_c,
              (long long)d->batch, (long long)c_matrix);
   TC_TRY(check_supported(d));
-  const int64_t a_size = tc_dtype_size(d->a_dtype), b_size = tc_dtype_size(d->b_dtype), c_size = tc_dtype_size(d->c_dtype);
+  const char *a_formula = d->transpose_a ? "((batch-1)*stride_a + (K-1)*lda + M)" : "((batch-1)*stride_a + (M-1)*lda + K)";
+  const char *b_formula = d->transpose_b ? "((batch-1)*stride_b + (N-1)*ldb + K)" : "((batch-1)*stride_b + (K-1)*ldb + N)";
   const tc_operand operands[] = {
-      {.name = "A",
-       .buffer = A,
-       .formula = d->transpose_a ? "((batch-1)*stride_a + (K-1)*lda + M)" : "((batch-1)*stride_a + (M-1)*lda + K)",
-       .elements = extent(d->batch, d->stride_a, a_rows, a_columns, d->lda),
-       .offset_name = "a_offset",
-       .offset = d->a_offset,
-       .element_size = a_size,
-       .alignment = a_size},
-      {.name = "B",
-       .buffer = B,
-       .formula = d->transpose_b ? "((batch-1)*stride_b + (N-1)*ldb + K)" : "((batch-1)*stride_b + (K-1)*ldb + N)",
-       .elements = extent(d->batch, d->stride_b, b_rows, b_columns, d->ldb),
-       .offset_name = "b_offset",
-       .offset = d->b_offset,
-       .element_size = b_size,
-       .alignment = b_size},
-      {.name = "C",
-       .buffer = C,
-       .formula = "((batch-1)*stride_c + (M-1)*ldc + N)",
-       .elements = extent(d->batch, d->stride_c, d->M, d->N, d->ldc),
-       .offset_name = "c_offset",
-       .offset = d->c_offset,
-       .element_size = c_size,
-       .alignment = c_size,
-       .written = true},
+      tc_tensor("A", A, a_formula, extent(d->batch, d->stride_a, a_rows, a_columns, d->lda), "a_offset", d->a_offset, d->a_dtype,
+                false),
+      tc_tensor("B", B, b_formula, extent(d->batch, d->stride_b, b_rows, b_columns, d->ldb), "b_offset", d->b_offset, d->b_dtype,
+                false),
+      tc_tensor("C", C, "((batch-1)*stride_c + (M-1)*ldc + N)", extent(d->batch, d->stride_c, d->M, d->N, d->ldc), "c_offset",
+                d->c_offset, d->c_dtype, true),
   };
   return tc_operands_check(ctx, operands, sizeof operands / sizeof *operands);
 }
