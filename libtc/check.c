@@ -63,7 +63,8 @@ static tc_status_t operand_check(const tc_context *ctx, const tc_operand *o) {
   TC_REQUIRE(o->offset >= 0, TC_ERROR_SHAPE, "%s = %lld is negative", o->offset_name, (long long)o->offset);
   if (o->elements == 0) return TC_OK;
   const int64_t bytes = tc_count_mul(tc_count_add(o->elements, o->offset), o->element_size);
-  TC_REQUIRE(bytes != TC_COUNT_HUGE, TC_ERROR_SHAPE, "%s would have more than 2^63 bytes", o->name);
+  TC_REQUIRE(bytes != TC_COUNT_HUGE, TC_ERROR_SHAPE, "%s holds %zu bytes, %s*%lld are needed, which is 2^63 or more", o->name,
+             o->buffer->bytes, o->formula, (long long)o->element_size);
   if (o->offset == 0) {
     TC_REQUIRE((uint64_t)bytes <= o->buffer->bytes, TC_ERROR_BUFFER, "%s holds %zu bytes, %s*%lld = %lld are needed", o->name,
                o->buffer->bytes, o->formula, (long long)o->element_size, (long long)bytes);

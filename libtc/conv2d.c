@@ -108,8 +108,8 @@ static tc_status_t check_supported(const tc_conv2d_desc *d, direction dir) {
     double value;
     const char *built;
   } rules[] = {
-      {d->pad_top == d->pad_bottom, "pad_bottom", (double)d->pad_bottom, "pad_top"},
-      {d->pad_left == d->pad_right, "pad_right", (double)d->pad_right, "pad_left"},
+      {d->pad_top == d->pad_bottom, "pad_bottom", (double)d->pad_bottom, "the same as pad_top"},
+      {d->pad_left == d->pad_right, "pad_right", (double)d->pad_right, "the same as pad_left"},
       {d->dilation_h == 1, "dilation_h", (double)d->dilation_h, "1"},
       {d->dilation_w == 1, "dilation_w", (double)d->dilation_w, "1"},
       {d->layout == TC_LAYOUT_NCHW, "layout", d->layout, "TC_LAYOUT_NCHW"},

@@ -2,6 +2,7 @@
 #ifndef TC_F16_H
 #define TC_F16_H
 
+#include <math.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -23,6 +24,9 @@ static inline float f16_to_f32(uint16_t half) {
   memcpy(&value, &bits, sizeof value);
   return value;
 }
+
+/* The one NaN that results have: which operand's payload and sign a sum of NaNs takes is up to compiler and CPU. */
+static inline float canonical_nan(float value) { return value == value ? value : (float)NAN; }
 
 static inline uint16_t f32_to_f16(float value) {
   uint32_t bits;

@@ -48,6 +48,13 @@ static int64_t extent(int64_t batch, int64_t stride, int64_t rows, int64_t colum
   return tc_count_add(tc_count_mul(batch - 1, stride), matrix);
 }
 
+/* Of extent, for sentences: [batched][transposed]. */
+static const char *const a_formulas[2][2] = {{"((M-1)*lda + K)", "((K-1)*lda + M)"},
+                                             {"((batch-1)*stride_a + (M-1)*lda + K)", "((batch-1)*stride_a + (K-1)*lda + M)"}};
+static const char *const b_formulas[2][2] = {{"((K-1)*ldb + N)", "((N-1)*ldb + K)"},
+                                             {"((batch-1)*stride_b + (K-1)*ldb + N)", "((batch-1)*stride_b + (N-1)*ldb + K)"}};
+static const char *const c_formulas[2] = {"((M-1)*ldc + N)", "((batch-1)*stride_c + (M-1)*ldc + N)"};
+
 static tc_status_t check(const tc_context *ctx, tc_gemm_batched_desc *d, const tc_buffer *A, const tc_buffer *B,
                          const tc_buffer *C) {
   TC_TRY(check_enums(d));
@@ -62,15 +69,14 @@ static tc_status_t check(const tc_context *ctx, tc_gemm_batched_desc *d, const t
              "stride_c = %lld is too small for batch = %lld, (M-1)*ldc + N = %lld is the least", (long long)d->stride_c,
              (long long)d->batch, (long long)c_matrix);
   TC_TRY(check_supported(d));
-  const char *a_formula = d->transpose_a ? "((batch-1)*stride_a + (K-1)*lda + M)" : "((batch-1)*stride_a + (M-1)*lda + K)";
-  const char *b_formula = d->transpose_b ? "((batch-1)*stride_b + (N-1)*ldb + K)" : "((batch-1)*stride_b + (K-1)*ldb + N)";
+  const int batched = d->batch > 1, ta = d->transpose_a, tb = d->transpose_b;
   const tc_operand operands[] = {
-      tc_tensor("A", A, a_formula, extent(d->batch, d->stride_a, a_rows, a_columns, d->lda), "a_offset", d->a_offset, d->a_dtype,
-                false),
-      tc_tensor("B", B, b_formula, extent(d->batch, d->stride_b, b_rows, b_columns, d->ldb), "b_offset", d->b_offset, d->b_dtype,
-                false),
-      tc_tensor("C", C, "((batch-1)*stride_c + (M-1)*ldc + N)", extent(d->batch, d->stride_c, d->M, d->N, d->ldc), "c_offset",
-                d->c_offset, d->c_dtype, true),
+      tc_tensor("A", A, a_formulas[batched][ta], extent(d->batch, d->stride_a, a_rows, a_columns, d->lda), "a_offset", d->a_offset,
+                d->a_dtype, false),
+      tc_tensor("B", B, b_formulas[batched][tb], extent(d->batch, d->stride_b, b_rows, b_columns, d->ldb), "b_offset", d->b_offset,
+                d->b_dtype, false),
+      tc_tensor("C", C, c_formulas[batched], extent(d->batch, d->stride_c, d->M, d->N, d->ldc), "c_offset", d->c_offset, d->c_dtype,
+                true),
   };
   return tc_operands_check(ctx, operands, sizeof operands / sizeof *operands);
 }

@@ -12,7 +12,8 @@
  *   fp16        is IEEE 754 binary16, held in buffers as 2 bytes in the machine's byte order (uint16_t in C).
  *   Numerics    fp16 inputs, fp32 products and sums (no single fp32 sum takes more than 512 products; the partial sums are then
  *               added in a fixed order and at least as precisely), one rounding to nearest even at the store.
- *               NaN, infinities and subnormals are kept as IEEE 754 says; overflow gives +-inf.
+ *               NaN, infinities and subnormals are kept as IEEE 754 says; overflow gives +-inf. A NaN in a result is always the
+ *               quiet one with sign and payload 0 (fp16 0x7e00, fp32 0x7fc00000).
  *   Determinism The same call on the same backend and ISA gives the same bits, on any number of threads.
  *   Errors      Every function that can fail returns a tc_status_t, and then tc_last_error() has the sentence. Errors found before the
  *               work starts (arguments, memory, unsupported) leave all outputs untouched; that is every error except
@@ -20,7 +21,7 @@
  *   Completion  A call has finished when it returns (between tc_batch_begin and tc_batch_end: when tc_batch_end returns).
  *   Overlap     Outputs and scratch may overlap no other operand, judged by addresses from the first to the last byte touched.
  *               Inputs may overlap inputs.
- *   Printing    The library prints nothing, unless TC_VERBOSE=1: then one line for each call on stderr. It never aborts.
+ *   Printing    The library prints nothing, unless TC_VERBOSE=1: then one line on stderr for each op that succeeds. It never aborts.
  *
  * Environment, read by tc_init and tc_init_backend. An unset or empty variable has no effect; an unknown value, or one that this
  * machine can't do, is TC_ERROR_ENVIRONMENT, and the sentence says what is allowed.

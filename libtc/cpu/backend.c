@@ -20,8 +20,8 @@ static tc_status_t choose_isa(tc_cpu *cpu, const char *wanted) {
     best = kernels;
     if (wanted && strcmp(wanted, kernels->isa) == 0) named = kernels;
   }
-  TC_REQUIRE(!wanted || named, TC_ERROR_ENVIRONMENT, "TC_CPU_ISA=%.64s can't be done on this machine, one of %s can", wanted,
-             cpu->isas);
+  TC_REQUIRE(!wanted || named, TC_ERROR_ENVIRONMENT, "TC_CPU_ISA=%.64s is none of the kernels that this machine can run, %s",
+             wanted, cpu->isas);
   cpu->kernels = wanted ? named : best;
   snprintf(cpu->isa_reason, sizeof cpu->isa_reason, wanted ? "TC_CPU_ISA=%s" : "best of %s", wanted ? wanted : cpu->isas);
   return TC_OK;

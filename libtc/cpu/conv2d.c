@@ -12,6 +12,7 @@
 #include "check.h"
 #include "cpu/integer.h"
 #include "cpu/product.h"
+#include "f16.h"
 
 /* One axis of the convolution: output position o and tap t see input position o*stride - pad + t*dilation. */
 typedef struct axis {
@@ -194,7 +195,8 @@ static void store_dw_f16(const void *self, int64_t group, int64_t o, int64_t j, 
 
 static void store_dw_f32(const void *self, int64_t group, int64_t o, int64_t j, int64_t n, float *values) {
   const conv2d *c = self;
-  memcpy((float *)c->dw + (group * c->out_channels + o) * c->in_channels * c->taps + j, values, (size_t)n * sizeof(float));
+  float *dw = (float *)c->dw + (group * c->out_channels + o) * c->in_channels * c->taps + j;
+  for (int64_t x = 0; x < n; x++) dw[x] = canonical_nan(values[x]);
 }
 
 tc_status_t tc_cpu_conv2d_backward_weight(void *state, const tc_conv2d_desc *d, const tc_buffer *X, const tc_buffer *dY,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "check.h"
 #include "cpu/product.h"
+#include "f16.h"
 
 /* A stored matrix, or one for each item. */
 typedef struct matrix {
@@ -36,7 +37,7 @@ static void store_f32(const void *self, int64_t item, int64_t i, int64_t j, int6
   const result *r = self;
   float *c = (float *)r->elements + item * r->stride + i * r->ld + j;
   scale(r, n, values, c);
-  for (int64_t x = 0; x < n; x++) c[x] = values[x];
+  for (int64_t x = 0; x < n; x++) c[x] = canonical_nan(values[x]);
 }
 
 static void store_f16(const void *self, int64_t item, int64_t i, int64_t j, int64_t n, float *values) {

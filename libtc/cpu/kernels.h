@@ -12,7 +12,7 @@
  * bits (the product of two fp16 values is exact in fp32). acc is fp64: the second level of the sum. */
 typedef void tc_gemm_kernel(int64_t m, int64_t k, const float *a, const float *b, double *acc, int64_t ld);
 
-/* Conversions of n contiguous elements at any alignment, with the values of f16.h. */
+/* Conversions of n contiguous elements at any alignment, with the values of f16.h; narrow makes every NaN canonical. */
 typedef void tc_widen_kernel(int64_t n, const uint16_t *src, float *dst);
 typedef void tc_narrow_kernel(int64_t n, const float *src, uint16_t *dst);
 

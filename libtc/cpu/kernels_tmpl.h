@@ -78,13 +78,19 @@ static void NAME(widen)(int64_t n, const uint16_t *src, float *dst) {
   widen_lanes(src + n - LANES, dst + n - LANES);
 }
 
+static inline void narrow_canonical(const float *src, uint16_t *dst) {
+  float lanes[LANES];
+  for (int l = 0; l < LANES; l++) lanes[l] = canonical_nan(src[l]);
+  narrow_lanes(lanes, dst);
+}
+
 static void NAME(narrow)(int64_t n, const float *src, uint16_t *dst) {
   if (n < LANES) {
-    for (int64_t i = 0; i < n; i++) dst[i] = f32_to_f16(src[i]);
+    for (int64_t i = 0; i < n; i++) dst[i] = f32_to_f16(canonical_nan(src[i]));
     return;
   }
-  for (int64_t i = 0; i < n - LANES; i += LANES) narrow_lanes(src + i, dst + i);
-  narrow_lanes(src + n - LANES, dst + n - LANES);
+  for (int64_t i = 0; i < n - LANES; i += LANES) narrow_canonical(src + i, dst + i);
+  narrow_canonical(src + n - LANES, dst + n - LANES);
 }
 
 static void NAME(add)(int64_t n, const float *restrict src, double *restrict dst) {

@@ -5,7 +5,8 @@
 
 static tc_status_t not_built(const tc_environment *environment, void **state) {
   (void)environment, (void)state;
-  return tc_fail(TC_ERROR_UNSUPPORTED, "the metal backend is not built into this library");
+  return tc_fail(TC_ERROR_UNSUPPORTED,
+                 "the metal backend (asked for by argument or TC_BACKEND) is not built into this library, cpu is");
 }
 
 const tc_backend tc_backend_metal = {.id = TC_BACKEND_METAL, .name = "metal", .open = not_built};

@@ -127,7 +127,7 @@ static void check_alignments(problem *p, tc_context *ctx) {
 
 static void alignments(void) { on_each_isa(50, check_alignments); }
 
-/* The kernels of all ISAs give the same bits; of a NaN just that it is one, since its payload depends on the order of operands. */
+/* The kernels of all ISAs give the same bits. */
 static void check_isas(problem *p, tc_context *unused) {
   (void)unused;
   char names[ISAS_MAX][ISA_NAME_BYTES];
