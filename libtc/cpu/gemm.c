@@ -61,13 +61,16 @@ tc_status_t tc_cpu_gemm(void *state, const tc_gemm_batched_desc *d, const tc_buf
   const result c = {
       cpu->kernels, (char *)C->memory.data + d->c_offset * tc_dtype_size(d->c_dtype), d->ldc, d->stride_c, reads ? d->alpha : 0,
       d->beta};
+  /* Rows of op(A) along i, and of op(B) along j, unless they are one element long and the vector of them is dense along k. */
+  const bool a_rows_are_k = d->transpose_a && !(d->M == 1 && d->lda == 1);
+  const bool b_rows_are_k = !d->transpose_b && !(d->N == 1 && d->ldb == 1);
   const tc_product product = {
       .items = d->batch,
       .M = d->M,
       .N = d->N,
       .K = reads ? d->K : 0,
-      .a = {matrix_row, &a, d->transpose_a, d->transpose_a ? 1 : 2},
-      .b = {matrix_row, &b, !d->transpose_b, d->transpose_b ? 2 : 1},
+      .a = {matrix_row, &a, a_rows_are_k, a_rows_are_k ? 1 : 2},
+      .b = {matrix_row, &b, b_rows_are_k, b_rows_are_k ? 1 : 2},
       .c = {d->c_dtype == TC_DTYPE_F32 ? store_f32 : store_f16, &c},
       .split_k = true,
   };
