@@ -12,6 +12,7 @@ Examples
 
 from ._abi import Status
 from ._load import lib as _lib
+from ._load import text as _text
 from .buffer import Buffer, empty
 from .context import Context, ContextInfo, default_context
 from .errors import TcError
@@ -25,7 +26,7 @@ from .ops import (
     gemm,
 )
 
-__version__: str = _lib.tc_version().decode()
+__version__: str = _text(_lib.tc_version())
 
 __all__ = [
     "Buffer",

@@ -31,13 +31,18 @@ def _candidates() -> Iterator[str]:
     yield _SYSTEM
 
 
+def text(given: bytes) -> str:
+    """What the library says. It may quote bytes that are no UTF-8, or cut a character in two."""
+    return given.decode(errors="replace")
+
+
 def _checker(library: ctypes.CDLL, result: _abi.Result) -> Callable[[int, Any, Any], int]:
     failed, status = result.failed, result.status
     assert failed is not None
 
     def check(value: int, function: Any, arguments: Any) -> int:
         if failed(value):
-            raise tc_error(status(value), library.tc_last_error().decode())
+            raise tc_error(status(value), text(library.tc_last_error()))
         return value
 
     return check

@@ -11,10 +11,20 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from ._abi import Status
-from ._arguments import Array, size
+from ._arguments import (
+    Array,
+    fault,
+    integer,
+    new_array,
+    plain_dtype,
+    refuse_mask,
+    shape_error,
+    shape_of,
+    shown,
+    type_error,
+)
 from ._load import lib
 from .context import Context, at_end, chosen
-from .errors import tc_error
 
 __all__ = ["Buffer", "empty"]
 
@@ -78,8 +88,10 @@ class Buffer:
     6.0
     """
 
+    _memory: Memory | None = None
+
     def __init__(self, nbytes: int, context: Context | None = None) -> None:
-        self._memory: Memory | None = Memory(chosen(context), size("nbytes", nbytes, 0))
+        self._memory = Memory(chosen(context), integer("nbytes", nbytes, 0))
 
     @classmethod
     def wrap(cls, source: Any, context: Context | None = None) -> Buffer:
@@ -101,7 +113,7 @@ class Buffer:
         ValueError
             If the memory isn't C-contiguous.
         TypeError
-            If `source` exports no memory, or Python objects.
+            If `source` exports no memory, or Python objects, or is a masked array.
 
         Examples
         --------
@@ -111,11 +123,15 @@ class Buffer:
         >>> x
         array([0., 0., 7., 0.], dtype=float16)
         """
-        array = source if isinstance(source, np.ndarray) else np.asarray(memoryview(source))
+        refuse_mask("source", source)
+        try:
+            array = source if isinstance(source, np.ndarray) else np.asarray(memoryview(source))
+        except (TypeError, ValueError) as error:
+            raise type_error(f"source is {shown(source)}, an array or bytes are needed: {error}") from error
         if array.dtype.hasobject:
-            raise TypeError(f"source is {array.dtype}, memory without Python objects is needed")
+            raise type_error(f"source is {array.dtype}, memory without Python objects is needed")
         if not array.flags.c_contiguous:
-            raise tc_error(Status.ARGUMENT, "source must be C-contiguous")
+            raise fault(Status.ARGUMENT, "source isn't C-contiguous, which it must be, since its memory is shared")
         buffer = cls.__new__(cls)
         buffer._memory = Memory(chosen(context), array.nbytes, array)
         return buffer
@@ -123,7 +139,7 @@ class Buffer:
     @property
     def _live(self) -> Memory:
         if self._memory is None:
-            raise tc_error(Status.CLOSED, "the buffer is closed")
+            raise fault(Status.CLOSED, "the buffer is closed")
         return self._memory
 
     @property
@@ -160,7 +176,7 @@ class Buffer:
         Parameters
         ----------
         dtype : dtype
-            Bytes if left out.
+            Bytes if left out. Not one of Python objects, or of elements without bytes.
         shape : int or sequence of int, optional
             All that fits in one dimension if left out. It may take less than the buffer holds.
 
@@ -185,14 +201,16 @@ class Buffer:
         array([[0., 0.],
                [0., 0.]], dtype=float16)
         """
-        element, data = np.dtype(dtype), np.asarray(self._live)
-        if shape is None:
-            return data.view(element)
-        sizes = shape_of(shape)
+        element, data = plain_dtype("dtype", dtype), np.asarray(self._live)
+        if shape is None and data.nbytes % element.itemsize:
+            whole = f"a multiple of {element.itemsize} is needed for dtype {element}"
+            raise fault(Status.BUFFER, f"the buffer holds {data.nbytes} bytes, {whole}")
+        sizes = (data.nbytes // element.itemsize,) if shape is None else shape_of(shape)
         needed = math.prod(sizes) * element.itemsize
-        if needed > self.nbytes:
-            raise tc_error(Status.BUFFER, f"the buffer holds {self.nbytes} bytes, shape {sizes} needs {needed}")
-        return data[:needed].view(element).reshape(sizes)
+        if needed > data.nbytes:
+            what = f"shape {shown(sizes)} of dtype {element} needs {shown(needed)}"
+            raise fault(Status.BUFFER, f"the buffer holds {data.nbytes} bytes, {what}")
+        return new_array("a view", sizes, element, data)
 
     def memoryview(self) -> memoryview:
         r"""The memory as a `memoryview` of bytes, without a copy.
@@ -242,12 +260,6 @@ class Buffer:
         return "<tcpy.Buffer closed>" if self.closed else f"<tcpy.Buffer of {self.nbytes} bytes>"
 
 
-def shape_of(shape: int | Sequence[int]) -> tuple[int, ...]:
-    if isinstance(shape, (tuple, list, np.ndarray)):
-        return tuple(size("shape", item, 0) for item in shape)
-    return (size("shape", shape, 0),)
-
-
 def empty(shape: int | Sequence[int], dtype: DTypeLike = np.float16, context: Context | None = None) -> Array:
     """A new array in a buffer of the library: the operand that calls take without any preparation.
 
@@ -267,7 +279,7 @@ def empty(shape: int | Sequence[int], dtype: DTypeLike = np.float16, context: Co
     Raises
     ------
     ValueError
-        For a negative size, or one beyond 64 bits.
+        For a negative size, one beyond 64 bits, or a dtype of elements without bytes.
     TypeError
         For a dtype of Python objects.
     MemoryError
@@ -279,5 +291,8 @@ def empty(shape: int | Sequence[int], dtype: DTypeLike = np.float16, context: Co
     >>> tcpy.empty((2, 3)).shape
     (2, 3)
     """
-    sizes, element = shape_of(shape), np.dtype(dtype)
-    return Buffer(size("shape", math.prod(sizes) * element.itemsize, 0), context).numpy(element, sizes)
+    sizes, element = shape_of(shape), plain_dtype("dtype", dtype)
+    nbytes = math.prod(sizes) * element.itemsize
+    if nbytes >= 2**63:
+        raise shape_error(f"shape is {shown(sizes)}: {shown(nbytes)} bytes of dtype {element}, under 2**63 are needed")
+    return Buffer(nbytes, context).numpy(element, sizes)

@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from ctypes import byref, c_int64, c_void_p, sizeof
 from typing import NoReturn, TypeAlias, TypedDict
 
-from ._abi import Backend, DeviceInfo
-from ._arguments import size
-from ._load import lib
+from ._abi import Backend, DeviceInfo, Status
+from ._arguments import fault, integer, shown, type_error
+from ._load import lib, text
 
 __all__ = ["Context", "ContextInfo", "default_context"]
 
@@ -76,10 +76,15 @@ class Context:
      [1. 1.]]
     """
 
+    # What __init__ hasn't got to yet: a context that can't be made is a closed one.
+    _handle: int | None = None
+    _close: weakref.finalize[..., object] | None = None
+    _batch: list[Operand] | None = None
+
     def __init__(self, backend: str = "auto", *, threads: int | None = None) -> None:
         names = [known.name.lower() for known in Backend]
-        if backend not in names:
-            raise ValueError(f"backend is {backend!r}, one of {names} is needed")
+        if not isinstance(backend, str) or backend not in names:
+            raise fault(Status.ARGUMENT, f"backend is {shown(backend)}, one of {names} is needed")
         handle, sentinel = c_void_p(), c_void_p()
         lib.tc_init_backend(Backend[backend.upper()], byref(handle))
         self._handle = handle.value
@@ -88,7 +93,6 @@ class Context:
         # that another thread is just closing, then gets the library's own error.
         lib.tc_buffer_alloc(self._handle, 0, byref(sentinel))
         at_end(self, lib.tc_buffer_free, self._handle, sentinel.value)
-        self._batch: list[Operand] | None = None
         if threads is not None:
             self.threads = threads
 
@@ -103,12 +107,13 @@ class Context:
         >>> context.closed
         True
         """
-        self._close()
+        if self._close is not None:
+            self._close()
 
     @property
     def closed(self) -> bool:
         """Whether `close` was called."""
-        return not self._close.alive
+        return self._close is None or not self._close.alive
 
     @property
     def threads(self) -> int:
@@ -119,7 +124,7 @@ class Context:
 
     @threads.setter
     def threads(self, count: int) -> None:
-        lib.tc_context_set_threads(self._handle, size("threads", count))
+        lib.tc_context_set_threads(self._handle, integer("threads", count, 1, 1024))
 
     def info(self) -> ContextInfo:
         """The backend, device and kernels in use.
@@ -144,11 +149,11 @@ class Context:
         lib.tc_device_info_get(self._handle, byref(info))
         return {
             "backend": Backend(info.backend).name.lower(),
-            "device": info.device.decode(),
-            "isa": info.isa.decode(),
-            "isa_reason": info.isa_reason.decode(),
-            "isas": info.isas.decode().split(",") if info.isas else [],
-            "kernel": info.kernel.decode(),
+            "device": text(info.device),
+            "isa": text(info.isa),
+            "isa_reason": text(info.isa_reason),
+            "isas": text(info.isas).split(",") if info.isas else [],
+            "kernel": text(info.kernel),
             "threads": info.threads,
         }
 
@@ -267,5 +272,7 @@ def chosen(context: Context | None) -> Context:
     if context is None:
         return default_context()
     if not isinstance(context, Context):
-        raise TypeError(f"context is {context!r}, a tcpy.Context is needed")
+        raise type_error(f"context is {shown(context)}, a tcpy.Context is needed")
+    if context.closed:
+        raise fault(Status.CLOSED, "context is closed")
     return context

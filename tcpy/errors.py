@@ -10,7 +10,7 @@ __all__ = ["TcError"]
 
 
 class TcError(Exception):
-    """Any failure that the library reports; the text is the library's own sentence.
+    """Any failure that the library reports, in its own words, or that tcpy sees first.
 
     What is raised is also the standard exception for such a fault: `ValueError` for arguments, shapes, overlaps and
     environment values, `MemoryError`, `NotImplementedError` for what isn't built, `TimeoutError`, `RuntimeError` for
@@ -19,7 +19,7 @@ class TcError(Exception):
     Attributes
     ----------
     status : Status
-        The library's number for the fault.
+        The library's number for the fault; OK in a TcError that isn't from here.
 
     Examples
     --------
@@ -31,7 +31,7 @@ class TcError(Exception):
     TcShapeError SHAPE
     """
 
-    status: Status
+    status = Status.OK
 
     def __reduce__(self) -> tuple[Any, ...]:
         return tc_error, (self.status, str(self))
@@ -60,7 +60,8 @@ def _error_class(status: Status, standard: type[Exception]) -> type[TcError]:
     return type(name, (TcError, standard), {"status": status, "__doc__": doc, "__module__": __name__})
 
 
-_CLASSES = {status: _error_class(status, standard) for status, standard in _STANDARD.items()}
+_CLASSES = {Status.OK: TcError}
+_CLASSES |= {status: _error_class(status, standard) for status, standard in _STANDARD.items()}
 
 
 def tc_error(status: Status, sentence: str) -> TcError:

@@ -10,7 +10,24 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from ._abi import Conv2dDesc, Dtype, GemmBatchedDesc, GemmDesc
-from ._arguments import F16, F32, Array, array_of, dtype_of, expect_shape, pair, real, shape_error, size, writable
+from ._arguments import (
+    F16,
+    F32,
+    Array,
+    array_of,
+    copy_of,
+    dtype_of,
+    expect_shape,
+    flag,
+    integer,
+    new_array,
+    pair,
+    real,
+    shape_error,
+    shown,
+    type_error,
+    writable,
+)
 from ._load import lib
 from .buffer import Buffer, memory_of
 from .context import Context, Operand, chosen
@@ -85,7 +102,8 @@ def conv2d_out_dim(size: int, kernel: int, padding: int = 0, stride: int = 1) ->
     >>> tcpy.conv2d_out_dim(224, 7, padding=3, stride=2)
     112
     """
-    return int(lib.tc_conv2d_out_dim(*_sizes(size=size, kernel=kernel, padding=padding, stride=stride)))
+    given = ("size", size, 1), ("kernel", kernel, 1), ("padding", padding, 0), ("stride", stride, 1)
+    return int(lib.tc_conv2d_out_dim(*(integer(*one) for one in given)))
 
 
 def conv2d_scratch_col_bytes(batch: int, in_channels: int, kernel_size: Pair, output_size: Pair) -> int:
@@ -115,7 +133,7 @@ def conv2d_scratch_col_bytes(batch: int, in_channels: int, kernel_size: Pair, ou
     3687936
     """
     kernel, output = pair("kernel_size", kernel_size, 0), pair("output_size", output_size, 0)
-    sizes = _sizes(batch=batch, in_channels=in_channels)
+    sizes = integer("batch", batch, 0), integer("in_channels", in_channels, 0)
     return int(lib.tc_conv2d_scratch_col_bytes(*sizes, *kernel, *output))
 
 
@@ -145,12 +163,8 @@ def conv2d_scratch_dx_bytes(batch: int, in_channels: int, input_size: Pair) -> i
     >>> tcpy.conv2d_scratch_dx_bytes(1, 3, 224)
     602112
     """
-    sizes = _sizes(batch=batch, in_channels=in_channels)
+    sizes = integer("batch", batch, 0), integer("in_channels", in_channels, 0)
     return int(lib.tc_conv2d_scratch_dx_bytes(*sizes, *pair("input_size", input_size, 0)))
-
-
-def _sizes(**named: int) -> list[int]:
-    return [size(name, value) for name, value in named.items()]
 
 
 class _Conv(NamedTuple):
@@ -181,7 +195,7 @@ def _conv(x: tuple[int, ...], weight: tuple[int, ...], stride: Pair, padding: Pa
 
 
 def _output(out: Array | None, shape: tuple[int, ...], dtype: np.dtype[Any] = F16) -> Array:
-    return np.empty(shape, dtype) if out is None else writable("out", out, (dtype,), shape)
+    return new_array("the result", shape, dtype) if out is None else writable("out", out, (dtype,), shape)
 
 
 def _scratch(name: str, scratch: Scratch) -> Extent:
@@ -190,17 +204,16 @@ def _scratch(name: str, scratch: Scratch) -> Extent:
         return None, 0
     array = scratch.numpy() if isinstance(scratch, Buffer) else scratch
     if not isinstance(array, np.ndarray) or array.dtype.hasobject:
-        raise TypeError(f"{name} is {array!r}, a Buffer or an array of numbers is needed")
+        raise type_error(f"{name} is {shown(array)}, a Buffer or an array of numbers is needed")
     array = writable(name, array, (array.dtype,), array.shape)
     return array, array.nbytes
 
 
-def _dense(array: Array | None) -> Extent:
+def _dense(name: str, array: Array | None) -> Extent:
     """The array itself if it is C-contiguous, else a copy."""
     if array is None:
         return None, 0
-    array = np.ascontiguousarray(array)
-    return array, array.nbytes
+    return (array if array.flags.c_contiguous else copy_of(name, array)), array.nbytes
 
 
 def conv2d_forward(
@@ -220,7 +233,7 @@ def conv2d_forward(
     Parameters
     ----------
     x : ndarray of float16, shape (N, IC, H, W)
-        Used as it is if C-contiguous, else copied; so for every input.
+        Used as it is if C-contiguous, else copied, like every input. Outputs and scratch never are.
     weight : ndarray of float16, shape (OC, IC/groups, kH, kW)
     bias : ndarray of float16, shape (OC,), optional
     stride, padding : int or (int, int)
@@ -259,7 +272,7 @@ def conv2d_forward(
              [120., 124.]]]], dtype=float16)
     """
     x, weight = array_of("x", x, (4,)), array_of("weight", weight, (4,))
-    groups = size("groups", groups, 1)
+    groups = integer("groups", groups, 1)
     if x.shape[1] != weight.shape[1] * groups:
         needed = f"weight of shape {weight.shape} in {groups} groups needs {weight.shape[1] * groups}"
         raise shape_error(f"x has {x.shape[1]} channels, {needed}")
@@ -268,8 +281,9 @@ def conv2d_forward(
         bias = array_of("bias", bias, (1,))
         expect_shape("bias", bias, weight.shape[:1], "one for each output channel")
     y = _output(out, conv.y)
-    operands = _dense(x), _dense(weight), _dense(bias), (y, y.nbytes), _scratch("scratch_col", scratch_col)
-    _call(lib.tc_conv2d_forward_desc, chosen(context), conv.desc, *operands)
+    inputs = _dense("x", x), _dense("weight", weight), _dense("bias", bias)
+    scratch = _scratch("scratch_col", scratch_col)
+    _call(lib.tc_conv2d_forward_desc, chosen(context), conv.desc, *inputs, (y, y.nbytes), scratch)
     return y
 
 
@@ -291,7 +305,7 @@ def conv2d_backward_input(
     Parameters
     ----------
     dy : ndarray of float16, shape (N, OC, out_H, out_W)
-        Gradient of the loss by the convolution's output.
+        Gradient of the loss by the convolution's output. Inputs are copied where they aren't C-contiguous.
     weight : ndarray of float16, shape (OC, IC/groups, kH, kW)
     input_size : int or (int, int)
         H and W of the input; several of them can give the same output size.
@@ -324,21 +338,14 @@ def conv2d_backward_input(
              [1., 2., 1.]]]], dtype=float16)
     """
     dy, weight = array_of("dy", dy, (4,)), array_of("weight", weight, (4,))
-    groups = size("groups", groups, 1)
+    groups = integer("groups", groups, 1)
     x_shape = (dy.shape[0], weight.shape[1] * groups, *pair("input_size", input_size, 1))
     conv = _conv(x_shape, weight.shape, stride, padding, groups)
     expect_shape("dy", dy, conv.y, "the convolution's output")
     dx = _output(out, conv.x)
+    inputs = _dense("dy", dy), _dense("weight", weight)
     scratch = _scratch("scratch_col", scratch_col), _scratch("scratch_dx", scratch_dx)
-    _call(
-        lib.tc_conv2d_backward_input_desc,
-        chosen(context),
-        conv.desc,
-        _dense(dy),
-        _dense(weight),
-        (dx, dx.nbytes),
-        *scratch,
-    )
+    _call(lib.tc_conv2d_backward_input_desc, chosen(context), conv.desc, *inputs, (dx, dx.nbytes), *scratch)
     return dx
 
 
@@ -360,6 +367,7 @@ def conv2d_backward_weight(
     Parameters
     ----------
     x : ndarray of float16, shape (N, IC, H, W)
+        Inputs are copied where they aren't C-contiguous.
     dy : ndarray of float16, shape (N, OC, out_H, out_W)
         Gradient of the loss by the convolution's output.
     kernel_size : int or (int, int)
@@ -394,7 +402,7 @@ def conv2d_backward_weight(
              [20., 24.]]]], dtype=float32)
     """
     x, dy = array_of("x", x, (4,)), array_of("dy", dy, (4,))
-    groups = size("groups", groups, 1)
+    groups = integer("groups", groups, 1)
     if x.shape[1] % groups:
         raise shape_error(f"x has {x.shape[1]} channels, a multiple of groups = {groups} is needed")
     w_shape = (dy.shape[1], x.shape[1] // groups, *pair("kernel_size", kernel_size, 1))
@@ -402,8 +410,8 @@ def conv2d_backward_weight(
     expect_shape("dy", dy, conv.y, "the convolution's output")
     dw = _output(out, conv.weight, _result_dtype(dtype, out=out))
     conv.desc.w_dtype = _DTYPES[dw.dtype]
-    operands = _dense(x), _dense(dy), (dw, dw.nbytes), _scratch("scratch_col", scratch_col)
-    _call(lib.tc_conv2d_backward_weight_desc, chosen(context), conv.desc, *operands)
+    inputs, scratch = (_dense("x", x), _dense("dy", dy)), _scratch("scratch_col", scratch_col)
+    _call(lib.tc_conv2d_backward_weight_desc, chosen(context), conv.desc, *inputs, (dw, dw.nbytes), scratch)
     return dw
 
 
@@ -443,7 +451,7 @@ def _leading_dimension(rows: int, cols: int, row_step: int, col_step: int) -> in
     return row_step if row_step >= cols else 0
 
 
-def _matrix(array: Array) -> _Matrix:
+def _matrix(name: str, array: Array) -> _Matrix:
     """Take the memory as it is wherever strides allow, else a copy."""
     if not array.size:
         return _Matrix(array, 0, False, 0, 0)
@@ -458,7 +466,7 @@ def _matrix(array: Array) -> _Matrix:
             last = (stack[0] - 1) * stride if stack else 0
             elements = last + (stored_rows - 1) * ld + stored_cols
             return _Matrix(array, elements * array.itemsize, not plain, ld, stride)
-    return _matrix(array.copy())
+    return _matrix(name, copy_of(name, array))
 
 
 def gemm(
@@ -480,13 +488,14 @@ def gemm(
     ----------
     a, b : ndarray of float16, two or three dimensions
         Matrices, or stacks (batch, rows, columns); a matrix, or a stack of one, serves every product of the other's
-        stack. Transposed and row-sliced views are used as they are, other views are copied.
+        stack. Views whose rows or columns are contiguous, such as transposed ones, are used as they are, others copied.
     transpose_a, transpose_b : bool
         Take the matrices of that operand transposed.
     alpha, beta : float
-        With `beta` 0, `c` isn't read; with `alpha` 0, `a` and `b` aren't.
+        Any that float32 can represent, infinities and nan among them. With `beta` 0, `c` isn't read; with `alpha` 0,
+        `a` and `b` aren't.
     c : ndarray of float16 or float32, optional
-        Of the result's shape and dtype. It stays as it is, unless it is `out` too.
+        Of the result's shape and dtype. It stays as it is, since a copy takes the sum, unless it is `out` too.
     out : ndarray of float16 or float32, optional
         Where to put the result: C-contiguous, and apart from `a` and `b`. It may be `c`.
     dtype : float16 or float32, optional
@@ -502,9 +511,9 @@ def gemm(
     Raises
     ------
     TypeError
-        If `a` or `b` isn't float16, or the dtypes of `c` and `out` don't suit.
+        If `a` or `b` isn't float16, the dtypes of `c` and `out` don't suit, or a transpose is anything but a bool.
     ValueError
-        If shapes don't fit, `beta` has no `c`, or `out` overlaps `a` or `b`.
+        If shapes don't fit, `beta` has no `c`, `alpha` or `beta` is too large, or `out` overlaps `a` or `b`.
     MemoryError
         If there is not enough memory.
     TcError
@@ -520,8 +529,8 @@ def gemm(
     """
     a, b = array_of("a", a, (2, 3)), array_of("b", b, (2, 3))
     context, alpha, beta = chosen(context), real("alpha", alpha), real("beta", beta)
-    left, right = _matrix(a), _matrix(b)
-    ta, tb = bool(transpose_a), bool(transpose_b)
+    ta, tb = flag("transpose_a", transpose_a), flag("transpose_b", transpose_b)
+    left, right = _matrix("a", a), _matrix("b", b)
     (m, k), (kb, n) = a.shape[-2:][:: -1 if ta else 1], b.shape[-2:][:: -1 if tb else 1]
     if k != kb:
         raise shape_error(f"op(a) is {m}x{k} and op(b) {kb}x{n}: the inner sizes must be equal")
@@ -562,7 +571,7 @@ def _target(shape: tuple[int, ...], c: Any, out: Any, dtype: DTypeLike | None, b
         c = array_of("c", c, (len(shape),), (wanted,))
         expect_shape("c", c, shape, "the result")
     if c is None or c is out or beta == 0:
-        result = np.empty(shape, wanted) if out is None else out
+        result = new_array("the result", shape, wanted) if out is None else out
         return result, result
-    target = np.array(c, order="C")
+    target = copy_of("c", c)
     return (target if out is None else out), target

@@ -7,10 +7,11 @@
 
 /* The contract of a micro-kernel, for every ISA. Signatures are written once, here. */
 
-/* acc[i*ld + j] += sum over p < k of a[p*mr + i] * b[p*nr + j], for i < m and all j < nr.
- * a and b are packed panels, m <= mr, k <= TC_KC. Each sum is taken in fp32, in rising p, from +0, so that every ISA gives the same
+/* acc[i*ldacc + j] += sum over p < k of a[p*lda + i] * b[p*ldb + j], for i < m and all j < nr.
+ * a and b are packed; m <= mr, k <= TC_KC. Each sum is taken in fp32, in rising p, from +0, so that every ISA gives the same
  * bits (the product of two fp16 values is exact in fp32). acc is fp64: the second level of the sum. */
-typedef void tc_gemm_kernel(int64_t m, int64_t k, const float *a, const float *b, double *acc, int64_t ld);
+typedef void tc_gemm_kernel(int64_t m, int64_t k, const float *a, int64_t lda, const float *b, int64_t ldb, double *acc,
+                            int64_t ldacc);
 
 /* Conversions of n contiguous elements at any alignment, with the values of f16.h; narrow makes every NaN canonical. */
 typedef void tc_widen_kernel(int64_t n, const uint16_t *src, float *dst);

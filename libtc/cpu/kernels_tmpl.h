@@ -24,29 +24,30 @@ typedef float unaligned_vector __attribute__((vector_size(4 * LANES), aligned(4)
 typedef double wide_vector __attribute__((vector_size(8 * LANES), aligned(8), may_alias));
 
 /* The body for a constant m, so that the sums stay in registers. */
-__attribute__((always_inline)) static inline void gemm_rows(int m, int64_t k, const float *restrict a, const float *restrict b,
-                                                            double *restrict acc, int64_t ld) {
+__attribute__((always_inline)) static inline void gemm_rows(int m, int64_t k, const float *restrict a, int64_t lda,
+                                                            const float *restrict b, int64_t ldb, double *restrict acc,
+                                                            int64_t ldacc) {
   vector sum[MR][NV];
   for (int i = 0; i < m; i++) {
     for (int v = 0; v < NV; v++) sum[i][v] = (vector){0};
   }
-  for (int64_t p = 0; p < k; p++) {
+  for (int64_t p = 0; p < k; p++, a += lda, b += ldb) {
     vector bv[NV];
-    for (int v = 0; v < NV; v++) bv[v] = *(const unaligned_vector *)(b + p * NR + v * LANES);
+    for (int v = 0; v < NV; v++) bv[v] = *(const unaligned_vector *)(b + v * LANES);
     for (int i = 0; i < m; i++) {
-      for (int v = 0; v < NV; v++) sum[i][v] += a[p * MR + i] * bv[v];
+      for (int v = 0; v < NV; v++) sum[i][v] += a[i] * bv[v];
     }
   }
   for (int i = 0; i < m; i++) {
-    for (int v = 0; v < NV; v++) *(wide_vector *)(acc + i * ld + v * LANES) += __builtin_convertvector(sum[i][v], wide_vector);
+    for (int v = 0; v < NV; v++) *(wide_vector *)(acc + i * ldacc + v * LANES) += __builtin_convertvector(sum[i][v], wide_vector);
   }
 }
 
-static void NAME(gemm)(int64_t m, int64_t k, const float *a, const float *b, double *acc, int64_t ld) {
+static void NAME(gemm)(int64_t m, int64_t k, const float *a, int64_t lda, const float *b, int64_t ldb, double *acc, int64_t ldacc) {
   switch (m) {
-#define ROWS(m)                     \
-  case m:                           \
-    gemm_rows(m, k, a, b, acc, ld); \
+#define ROWS(m)                                  \
+  case m:                                        \
+    gemm_rows(m, k, a, lda, b, ldb, acc, ldacc); \
     break;
     ROWS(1)
     ROWS(2)

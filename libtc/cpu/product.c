@@ -19,19 +19,22 @@ enum { TILE_ELEMENTS = 48 << 10, TILE_ROWS_MAX = 384, TILE_COLUMNS_MAX = 1024 };
 _Static_assert((int)TILE_ELEMENTS >= TC_MC * TC_NC && (int)TILE_ROWS_MAX >= TC_MC && (int)TILE_COLUMNS_MAX >= TC_NC,
                "a block of dCol is no larger");
 
+/* Rows of packed operands lie an odd number of cache lines apart, so that they don't share cache sets. */
+enum { LINE = 16, STAGING_LD = TC_KC + LINE };
+
 typedef struct block_memory {
   double *sums;   /* [m][ld], ld = n rounded up to nr */
-  float *a, *b;   /* packed panels */
-  float *staging; /* rows on their way into panels, or out of the sums */
+  float *a, *b;   /* packed operands */
+  float *staging; /* rows that wait to be transposed, or that leave the sums */
 } block_memory;
-
-/* Rows that wait to be transposed lie so far apart that they don't share cache sets. */
-enum { STAGING_LD = TC_KC + 16 };
 
 static int64_t staging_floats(const tc_cpu_kernels *kernels) { return max(kernels->mr, kernels->nr) * STAGING_LD; }
 
+/* From one term to the next of a packed strip of n, zeros included, whose rows run along it. */
+static int64_t row_distance(int64_t n) { return (ceil_div(n, LINE) | 1) * LINE; }
+
 size_t tc_block_workspace_bytes(const tc_cpu_kernels *kernels) {
-  const int64_t floats = (TILE_ROWS_MAX + TILE_COLUMNS_MAX) * TC_KC + staging_floats(kernels);
+  const int64_t floats = (row_distance(TILE_ROWS_MAX) + row_distance(TILE_COLUMNS_MAX)) * TC_KC + staging_floats(kernels);
   return TILE_ELEMENTS * sizeof(double) + (size_t)floats * sizeof(float);
 }
 
@@ -39,8 +42,8 @@ static block_memory carve(char *workspace) {
   block_memory memory;
   memory.sums = (double *)(void *)workspace;
   memory.a = (float *)(memory.sums + TILE_ELEMENTS);
-  memory.b = memory.a + TILE_ROWS_MAX * TC_KC;
-  memory.staging = memory.b + TILE_COLUMNS_MAX * TC_KC;
+  memory.b = memory.a + row_distance(TILE_ROWS_MAX) * TC_KC;
+  memory.staging = memory.b + row_distance(TILE_COLUMNS_MAX) * TC_KC;
   return memory;
 }
 
@@ -51,16 +54,20 @@ typedef struct strip {
   int64_t item, first, n, k, kn;
 } strip;
 
-/* Rows run along the panel: each one is cut into pieces of width. */
-static void pack_along(const tc_source *source, const strip *s, int64_t width, float *panels, float *staging) {
-  const int64_t padded = round_up(s->n, width);
-  memset(staging + s->n, 0, (size_t)(padded - s->n) * sizeof(float));
+/* A packed strip: term p of column x (or row x) is data[x / width * panel + x % width + p * ld]. Zeros follow up to a multiple of width. */
+typedef struct packed {
+  const float *data;
+  int64_t panel, ld;
+} packed;
+
+/* Rows run along the strip: they are packed as they are. */
+static packed pack_along(const tc_source *source, const strip *s, int64_t width, float *memory) {
+  const int64_t padded = round_up(s->n, width), ld = row_distance(padded);
   for (int64_t p = 0; p < s->kn; p++) {
-    source->row(source->self, s->item, s->k + p, s->first, s->n, staging);
-    for (int64_t x = 0; x < padded; x += width) {
-      memcpy(panels + x * s->kn + p * width, staging + x, (size_t)width * sizeof(float));
-    }
+    source->row(source->self, s->item, s->k + p, s->first, s->n, memory + p * ld);
+    for (int64_t x = s->n; x < padded; x++) memory[p * ld + x] = 0;
   }
+  return (packed){memory, width, ld};
 }
 
 typedef float four __attribute__((vector_size(16)));
@@ -95,19 +102,19 @@ static void transpose(const float *staging, int64_t width, int64_t kn, float *pa
   }
 }
 
-/* Rows run along k: width of them are read, then transposed. */
-static void pack_across(const tc_source *source, const strip *s, int64_t width, float *panels, float *staging) {
+/* Rows run along k: width of them are read, then transposed into a panel. */
+static packed pack_across(const tc_source *source, const strip *s, int64_t width, float *memory, float *staging) {
   for (int64_t x = 0; x < s->n; x += width) {
     const int64_t rows = min(width, s->n - x);
     for (int64_t r = 0; r < rows; r++) source->row(source->self, s->item, s->first + x + r, s->k, s->kn, staging + r * STAGING_LD);
     memset(staging + rows * STAGING_LD, 0, (size_t)((width - rows) * STAGING_LD) * sizeof(float));
-    transpose(staging, width, s->kn, panels + x * s->kn);
+    transpose(staging, width, s->kn, memory + x * s->kn);
   }
+  return (packed){memory, width * s->kn, width};
 }
 
-/* panels[x / width][k][x % width], zeros beyond n. */
-static void pack(const tc_source *source, const strip *s, int64_t width, float *panels, float *staging) {
-  (source->rows_are_k ? pack_along : pack_across)(source, s, width, panels, staging);
+static packed pack(const tc_source *source, const strip *s, int64_t width, float *memory, float *staging) {
+  return source->rows_are_k ? pack_along(source, s, width, memory) : pack_across(source, s, width, memory, staging);
 }
 
 /* ---- Blocks ---- */
@@ -119,11 +126,12 @@ static void compute(const tc_cpu_kernels *kernels, const tc_product *product, co
   memset(memory->sums, 0, (size_t)(block->m * ld) * sizeof(double));
   for (; k < k_end; k += TC_KC) {
     const int64_t kn = min(TC_KC, k_end - k);
-    pack(&product->a, &(strip){block->item, block->i, block->m, k, kn}, mr, memory->a, memory->staging);
-    pack(&product->b, &(strip){block->item, block->j, block->n, k, kn}, nr, memory->b, memory->staging);
+    const packed a = pack(&product->a, &(strip){block->item, block->i, block->m, k, kn}, mr, memory->a, memory->staging);
+    const packed b = pack(&product->b, &(strip){block->item, block->j, block->n, k, kn}, nr, memory->b, memory->staging);
     for (int64_t j = 0; j < block->n; j += nr) {
       for (int64_t i = 0; i < block->m; i += mr) {
-        kernels->gemm(min(mr, block->m - i), kn, memory->a + i * kn, memory->b + j * kn, memory->sums + i * ld + j, ld);
+        kernels->gemm(min(mr, block->m - i), kn, a.data + i / mr * a.panel, a.ld, b.data + j / nr * b.panel, b.ld,
+                      memory->sums + i * ld + j, ld);
       }
     }
   }

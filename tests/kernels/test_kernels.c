@@ -47,23 +47,25 @@ static bool same_bits(double a, double b) { return isnan(a) ? isnan(b) : memcmp(
 
 /* acc has a row and two columns more than the kernel may touch. */
 static void check_product(int64_t m, int64_t k, bool special, rng *r) {
-  const int64_t mr = kernels->mr, nr = kernels->nr, ld = nr + 2, sums = (mr + 1) * ld;
+  const int64_t nr = kernels->nr, ld = nr + 2, sums = (kernels->mr + 1) * ld;
+  const int64_t lda = m + rng_between(r, 0, 3), ldb = nr + rng_between(r, 0, 3);
+  const int64_t a_count = k ? (k - 1) * lda + m : 0, b_count = k ? (k - 1) * ldb + nr : 0;
   guarded a_memory, b_memory;
-  float *a = open_floats(&a_memory, k * mr, rng_one_in(r, 2) ? AT_END : AT_START);
-  float *b = open_floats(&b_memory, k * nr, rng_one_in(r, 2) ? AT_END : AT_START);
+  float *a = open_floats(&a_memory, a_count, rng_one_in(r, 2) ? AT_END : AT_START);
+  float *b = open_floats(&b_memory, b_count, rng_one_in(r, 2) ? AT_END : AT_START);
   double *acc = allocate(sums, sizeof(*acc)), *want = allocate(sums, sizeof(*want));
   note("m %lld, k %lld", (long long)m, (long long)k);
-  fill_panel(a, k * mr, r, special);
-  fill_panel(b, k * nr, r, special);
+  fill_panel(a, a_count, r, special);
+  fill_panel(b, b_count, r, special);
   for (int64_t i = 0; i < sums; i++) acc[i] = want[i] = rng_normal(r);
   for (int64_t i = 0; i < m; i++) {
     for (int64_t j = 0; j < nr; j++) {
       float sum = 0;
-      for (int64_t p = 0; p < k; p++) sum += a[p * mr + i] * b[p * nr + j];
+      for (int64_t p = 0; p < k; p++) sum += a[p * lda + i] * b[p * ldb + j];
       want[i * ld + j] += (double)sum;
     }
   }
-  kernels->gemm(m, k, a, b, acc, ld);
+  kernels->gemm(m, k, a, lda, b, ldb, acc, ld);
   bool same = true;
   for (int64_t i = 0; i < sums; i++) same &= same_bits(acc[i], want[i]);
   CHECK(same);

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import ctypes
 import gc
 import mmap
 import pickle
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 
 import tcpy
+from tcpy import Status
 from tcpy.buffer import memory_of
 
 H = np.float16
@@ -87,7 +89,8 @@ def test_closed() -> None:
     with tcpy.Buffer(4) as buffer:
         assert (buffer.closed, buffer.nbytes, repr(buffer)) == (False, 4, "<tcpy.Buffer of 4 bytes>")
     buffer.close()
-    assert (buffer.closed, repr(buffer)) == (True, "<tcpy.Buffer closed>")
+    for dead in (buffer, tcpy.Buffer.__new__(tcpy.Buffer)):
+        assert (dead.closed, repr(dead)) == (True, "<tcpy.Buffer closed>")
     for use in (np.asarray, np.from_dlpack, tcpy.Buffer.numpy, tcpy.Buffer.memoryview, lambda b: b.nbytes):
         with pytest.raises(RuntimeError, match="the buffer is closed") as caught:
             use(buffer)
@@ -120,19 +123,49 @@ def test_views_share_the_memory() -> None:
     assert buffer.numpy(np.float32).shape == (3,)
 
 
-@pytest.mark.parametrize("arguments", [(H, (2, 4)), (H, 7), (np.float64, None), (np.uint8, 13)])
+@pytest.mark.parametrize(
+    "arguments", [(H, (2, 4)), (H, 7), (np.float64, None), ("S5", None), (np.uint8, 13), (">V9", (2**62, 2**62))]
+)
 def test_views_that_do_not_fit(arguments: Any) -> None:
-    with pytest.raises(ValueError, match=r"12 bytes|divisor|divisible"):
+    with pytest.raises(ValueError, match="the buffer holds 12 bytes") as caught:
         tcpy.Buffer(12).numpy(*arguments)
+    assert caught.value.status is Status.BUFFER
 
 
 def test_wrong_views() -> None:
     buffer = tcpy.Buffer(16)
-    with pytest.raises(TypeError):
-        buffer.numpy(object)
     for shape, error in [((-1, 2), ValueError), ((1.0,), TypeError), ("8", TypeError), ((2**70, 0), ValueError)]:
         with pytest.raises(error, match=r"^shape is"):
             buffer.numpy(np.uint8, shape)
+    for shape in [(2**62, 0, 2**62), (0,) * 100]:
+        with pytest.raises(ValueError, match=r"a view can't have shape \(.* dtype uint8: ") as caught:
+            buffer.numpy(np.uint8, shape)
+        assert caught.value.status is Status.SHAPE
+
+
+NO_DTYPES: list[tuple[Any, type[Exception]]] = [
+    (object, TypeError),
+    ([("one", object), ("two", H)], TypeError),
+    ("nonsense", TypeError),
+    ("f2,(", TypeError),
+    ([("same", H), ("same", H)], TypeError),
+    ("S0", ValueError),
+    (np.dtype([]), ValueError),
+]
+
+
+@pytest.mark.parametrize(("dtype", "error"), NO_DTYPES, ids=str)
+def test_wrong_dtypes(dtype: Any, error: type[Exception]) -> None:
+    with pytest.raises(error, match=r"^dtype is .* needed$"):
+        tcpy.Buffer(16).numpy(dtype)
+    with pytest.raises(error, match=r"^empty: dtype is .* needed$"):
+        tcpy.empty(2, dtype)
+
+
+def test_views_of_nested_elements() -> None:
+    pairs = tcpy.Buffer(16).numpy((H, (2,)))
+    assert pairs.shape == tcpy.empty(4, (H, (2,))).shape == (4, 2)
+    assert tcpy.empty(np.array(3)).shape == (3,)
 
 
 @pytest.mark.parametrize("nbytes", [-1, 2**63, 2**64, 1.0, True, "8", None])
@@ -182,13 +215,15 @@ def test_read_only_memory_stays_read_only() -> None:
     assert buffer.memoryview().readonly
     assert not buffer.numpy().flags.writeable
     assert not np.asarray(buffer).flags.writeable
-    with pytest.raises(ValueError, match="scratch_col must be C-contiguous and writeable"):
+    with pytest.raises(ValueError, match="scratch_col isn't writeable"):
         tcpy.conv2d_forward(np.ones((1, 1, 1, 1), H), np.ones((1, 1, 1, 1), H), scratch_col=buffer)
 
 
 @pytest.mark.parametrize(
     ("source", "error"),
     [
+        (np.ma.masked_array([1, 2], [False, True]), TypeError),
+        ((ctypes.c_void_p * 2)(), TypeError),
         (np.zeros((4, 4))[:, ::2], ValueError),
         (np.zeros((4, 4)).T, ValueError),
         (np.array([object()]), TypeError),
@@ -199,7 +234,7 @@ def test_read_only_memory_stays_read_only() -> None:
     ids=str,
 )
 def test_what_can_not_be_wrapped(source: Any, error: type[Exception]) -> None:
-    with pytest.raises(error):
+    with pytest.raises(error, match=r"^source is"):
         tcpy.Buffer.wrap(source)
 
 
@@ -219,10 +254,12 @@ def test_empty() -> None:
     assert tcpy.empty((), np.float32).shape == ()
     assert array.ctypes.data % 64 == 0
     for shape, error in [((-1,), ValueError), ((2**62, 2**62), ValueError), ((1.5,), TypeError), (None, TypeError)]:
-        with pytest.raises(error, match=r"^shape is"):
+        with pytest.raises(error, match=r"^empty: shape is"):
             tcpy.empty(shape)
-    with pytest.raises(TypeError):
-        tcpy.empty(3, object)
+    with pytest.raises(
+        ValueError, match=r"^empty: shape is \(4611686018427387904,\): 9223372036854775808 bytes of dtype"
+    ):
+        tcpy.empty(2**62)
 
 
 def test_calls_use_buffers_as_they_are(context: tcpy.Context, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,7 @@ import pytest
 from conftest import ISAS
 
 import tcpy
+from tcpy._load import lib
 from tcpy._selftest import halves
 
 RNG = np.random.default_rng(20)
@@ -45,22 +46,24 @@ def test_threads(monkeypatch: pytest.MonkeyPatch) -> None:
         assert context.threads == 3
         context.threads = np.int64(1024)
         assert context.threads == 1024
-        for count, error in [(0, ValueError), (1025, ValueError), (2**64 + 1, ValueError), (True, TypeError)]:
-            with pytest.raises(error, match=r"threads|1024"):
+        for count in (-1, 0, 1025, 2**64 + 1, 2**70, 10**5000):
+            with pytest.raises(ValueError, match=r"^threads is .*, 1 to 1024 is allowed$"):
                 context.threads = count
-        with pytest.raises(TypeError, match="threads is 'two'"):
-            context.threads = "two"
+            with pytest.raises(ValueError, match=r"^threads is .*, 1 to 1024 is allowed$"):
+                tcpy.Context(threads=count)
+        for none in ("two", True):
+            with pytest.raises(TypeError, match=f"^threads is {none!r}, an integer is needed"):
+                context.threads = none
         assert context.threads == 1024
-    with pytest.raises(ValueError, match="1024"):
-        tcpy.Context(threads=0)
     monkeypatch.setenv("TC_NUM_THREADS", "5")
     assert tcpy.Context().threads == 5
 
 
-@pytest.mark.parametrize("backend", ["gpu", "", "CPU", 1, None, ["cpu"]])
+@pytest.mark.parametrize("backend", ["gpu", "", "CPU", 1, None, ["cpu"], np.array(["cpu", "auto"])])
 def test_wrong_backends(backend: Any) -> None:
-    with pytest.raises(ValueError, match=r"backend is .* one of \['auto', 'cpu', 'metal'\] is needed"):
+    with pytest.raises(ValueError, match=r"backend is .* one of \['auto', 'cpu', 'metal'\] is needed") as caught:
         tcpy.Context(backend)
+    assert caught.value.status is tcpy.Status.ARGUMENT
 
 
 WRONG_ENVIRONMENT = [
@@ -88,19 +91,50 @@ def test_closed() -> None:
     context.close()
     assert context.closed
     assert repr(context) == "<tcpy.Context closed>"
-    uses: list[Callable[[], object]] = [
-        context.info,
-        context.trim,
-        lambda: context.threads,
-        lambda: tcpy.gemm(A, B, context=context),
-        lambda: tcpy.Buffer(8, context),
-        lambda: tcpy.Buffer.wrap(A, context),
-        lambda: context.batch().__enter__(),
+    dy, closed = np.ones((2, 16, 18, 18), np.float16), "context is closed"
+    uses: list[tuple[Callable[[], object], str]] = [
+        (context.info, "tc_device_info_get: "),
+        (context.trim, "tc_context_trim: "),
+        (lambda: context.threads, "tc_context_get_threads: "),
+        (lambda: context.batch().__enter__(), "tc_batch_begin: "),
+        (lambda: tcpy.gemm(A, B, context=context), f"gemm: {closed}"),
+        (lambda: tcpy.conv2d_forward(X, W, context=context), f"conv2d_forward: {closed}"),
+        (lambda: tcpy.conv2d_backward_input(dy, W, input_size=20, context=context), f"conv2d_backward_input: {closed}"),
+        (
+            lambda: tcpy.conv2d_backward_weight(X, dy, kernel_size=3, context=context),
+            f"conv2d_backward_weight: {closed}",
+        ),
+        (lambda: tcpy.empty(3, context=context), f"empty: {closed}"),
+        (lambda: tcpy.Buffer(8, context), closed),
+        (lambda: tcpy.Buffer.wrap(A, context), closed),
     ]
-    for use in uses:
-        with pytest.raises(RuntimeError) as caught:
+    for use, sentence in uses:
+        with pytest.raises(RuntimeError, match=f"^{sentence}") as caught:
             use()
         assert caught.value.status is tcpy.Status.CLOSED
+
+
+def test_a_context_that_was_not_made_is_closed() -> None:
+    context = tcpy.Context.__new__(tcpy.Context)
+    context.close()
+    assert (context.closed, repr(context)) == (True, "<tcpy.Context closed>")
+
+
+def test_text_of_the_library_is_read_whatever_its_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    sentences = ""
+    for value in ("é" * 500, "e" + "é" * 500):  # one of which is cut inside a character
+        monkeypatch.setenv("TC_BACKEND", value)
+        with pytest.raises(ValueError, match=r"TC_BACKEND=e?é") as caught:
+            tcpy.Context()
+        sentences += str(caught.value)
+    assert "\ufffd" in sentences
+    monkeypatch.undo()
+
+    def device_info(_: object, info: Any) -> None:
+        info._obj.device = b"caf\xe9 " * 25 + "é".encode()[:1]
+
+    monkeypatch.setattr(lib, "tc_device_info_get", device_info)
+    assert tcpy.default_context().info()["device"] == "caf\ufffd " * 25 + "\ufffd"
 
 
 def test_the_handle_stays_valid_after_close() -> None:

@@ -6,6 +6,7 @@ import copy
 import pickle
 import re
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -49,6 +50,7 @@ NO_HALVES = [
     ("complex64", lambda array: array.astype(np.complex64)),
     ("object", lambda array: array.astype(object)),
     ("object", lambda array: object()),
+    ("inhomogeneous", lambda array: [[1], [1, 2]]),
     ("masked", lambda array: np.ma.masked_array(array)),
 ]
 ARRAYS = [
@@ -60,14 +62,14 @@ ARRAYS = [
 @pytest.mark.parametrize(("what", "spoil"), NO_HALVES, ids=lambda part: part if isinstance(part, str) else "")
 def test_wrong_dtype(function: Callable[..., Any], name: str, what: str, spoil: Callable[[Any], Any]) -> None:
     arguments = GOOD[function] | {name: spoil(GOOD[function][name])}
-    with pytest.raises(TypeError, match=rf"^{name} is .*({what})"):
+    with pytest.raises(TypeError, match=rf"^{function.__name__}: {name} is .*({what})"):
         function(**arguments)
 
 
 @pytest.mark.parametrize(("function", "name"), ARRAYS, ids=lambda part: getattr(part, "__name__", part))
 @pytest.mark.parametrize("shape", [(), (1, 2, 3, 4, 5)])
 def test_wrong_number_of_dimensions(function: Callable[..., Any], name: str, shape: tuple[int, ...]) -> None:
-    with pytest.raises(ValueError, match=rf"^{name} has shape {re.escape(str(shape))}") as caught:
+    with pytest.raises(ValueError, match=rf"^{function.__name__}: {name} has shape {re.escape(str(shape))}") as caught:
         function(**GOOD[function] | {name: ones(*shape)})
     assert caught.value.status is Status.SHAPE
 
@@ -109,6 +111,27 @@ WRONG: list[tuple[Callable[..., Any], dict[str, Any], type[Exception], str]] = [
     (tcpy.gemm, {"alpha": "2"}, TypeError, "alpha is '2', a real number is needed"),
     (tcpy.gemm, {"alpha": 1j}, TypeError, "alpha is 1j, a real number is needed"),
     (tcpy.gemm, {"beta": None}, TypeError, "beta is None, a real number is needed"),
+    (
+        tcpy.gemm,
+        {"alpha": 1e39},
+        ValueError,
+        r"^gemm: alpha is 1e\+39, -3.40\d*e\+38 to 3.40\d*e\+38, inf, -inf or nan is",
+    ),
+    (tcpy.gemm, {"beta": -3.4028236e38}, ValueError, r"^gemm: beta is -3.4028236e\+38, -3.40"),
+    (tcpy.gemm, {"alpha": 10**400}, ValueError, r"^gemm: alpha is 10{20,40}\.\.\.0{20,40}, -3.40"),
+    (tcpy.gemm, {"alpha": -(10**5000)}, ValueError, "^gemm: alpha is .{1,60}, -3.40"),
+    (tcpy.gemm, {"alpha": np.float64(1e300)}, ValueError, r"^gemm: alpha is .*1e\+300.*, -3.40"),
+    (tcpy.gemm, {"transpose_a": "N"}, TypeError, "^gemm: transpose_a is 'N', True or False is needed"),
+    (tcpy.gemm, {"transpose_a": 2}, TypeError, "^gemm: transpose_a is 2, True or False is needed"),
+    (tcpy.gemm, {"transpose_b": None}, TypeError, "^gemm: transpose_b is None, True or False is needed"),
+    (tcpy.gemm, {"transpose_b": np.ones(1, bool)}, TypeError, "^gemm: transpose_b is array.*, True or False is needed"),
+    (tcpy.gemm, {"dtype": "f2,("}, TypeError, r"^gemm: dtype is 'f2,\(', float16 or float32 is needed"),
+    (
+        tcpy.conv2d_forward,
+        {"context": "c" * 999},
+        TypeError,
+        "^conv2d_forward: context is 'c.{50,70}c', a tcpy.Context",
+    ),
     (tcpy.gemm, {"context": "cpu"}, TypeError, "context is 'cpu', a tcpy.Context is needed"),
     (tcpy.conv2d_forward, {"context": 0}, TypeError, "context is 0, a tcpy.Context is needed"),
 ]
@@ -144,39 +167,52 @@ NO_SIZES: list[tuple[Any, type[Exception]]] = [
 def test_wrong_sizes(function: Callable[..., Any], name: str, least: int) -> None:
     good = GOOD[function]
     for value, error in [*NO_SIZES, (least - 1, ValueError)]:
-        with pytest.raises(error, match=rf"^{name} is .*{re.escape(str(value))}"):
+        sentence = rf"^{function.__name__}: {name} is .*{re.escape(str(value))}"
+        with pytest.raises(error, match=sentence):
             function(**good | {name: value})
         if name != "groups":
-            with pytest.raises(error, match=rf"^{name} is .*{re.escape(str(value))}"):
+            with pytest.raises(error, match=sentence):
                 function(**good | {name: (3, value)})
 
 
-@pytest.mark.parametrize("pair", [(), (1,), (1, 1, 1), np.ones((3,), int), np.ones((2, 2), int), "11", 2**62])
+@pytest.mark.parametrize(
+    "pair", [(), (1,), (1, 1, 1), np.ones((3,), int), np.ones((2, 2), int), np.array(1.0), "11", 2**62]
+)
 def test_wrong_pairs(pair: Any) -> None:
     with pytest.raises((ValueError, TypeError), match=r"padding|pad"):
         tcpy.conv2d_forward(**FORWARD, padding=pair)
 
 
-def test_wrong_sizes_of_helpers() -> None:
-    for value, error in NO_SIZES:
-        for position, name in enumerate(["size", "kernel", "padding", "stride"]):
-            arguments: list[Any] = [8, 3, 1, 1]
-            arguments[position] = value
-            with pytest.raises(error, match=f"^{name} is"):
-                tcpy.conv2d_out_dim(*arguments)
-        with pytest.raises(error, match=r"^batch is"):
-            tcpy.conv2d_scratch_col_bytes(value, 1, 1, 1)
-        with pytest.raises(error, match=r"^output_size is"):
-            tcpy.conv2d_scratch_col_bytes(1, 1, 1, value)
-        with pytest.raises(error, match=r"^in_channels is"):
-            tcpy.conv2d_scratch_dx_bytes(1, value, 1)
-    for sizes in [(0, 3, 1, 1), (8, 0, 1, 1), (8, 3, -1, 1), (8, 3, 1, 0), (2**62, 1, 2**62, 1)]:
-        with pytest.raises(ValueError, match="tc_conv2d_out_dim"):
-            tcpy.conv2d_out_dim(*sizes)
-    with pytest.raises(ValueError, match="tc_conv2d_scratch_col_bytes"):
-        tcpy.conv2d_scratch_col_bytes(-1, 1, 1, 1)
-    with pytest.raises(ValueError, match="tc_conv2d_scratch_dx_bytes"):
-        tcpy.conv2d_scratch_dx_bytes(2**40, 2**40, 1)
+# Function, a good call of it, the least value of each argument.
+HELPERS: list[tuple[Callable[..., int], dict[str, int], dict[str, int]]] = [
+    (
+        tcpy.conv2d_out_dim,
+        {"size": 8, "kernel": 3, "padding": 1, "stride": 1},
+        {"size": 1, "kernel": 1, "padding": 0, "stride": 1},
+    ),
+    (
+        tcpy.conv2d_scratch_col_bytes,
+        {"batch": 1, "in_channels": 1, "kernel_size": 1, "output_size": 1},
+        {"batch": 0, "in_channels": 0, "kernel_size": 0, "output_size": 0},
+    ),
+    (
+        tcpy.conv2d_scratch_dx_bytes,
+        {"batch": 1, "in_channels": 1, "input_size": 1},
+        {"batch": 0, "in_channels": 0, "input_size": 0},
+    ),
+]
+
+
+@pytest.mark.parametrize(("function", "good", "leasts"), HELPERS, ids=lambda part: getattr(part, "__name__", ""))
+def test_wrong_sizes_of_helpers(function: Callable[..., int], good: dict[str, int], leasts: dict[str, int]) -> None:
+    for name, least in leasts.items():
+        function(**good | {name: least})
+        sentence = f"^{function.__name__}: {name} is .*, ({least} to {2**63 - 1} is allowed|an integer is needed)$"
+        for value, error in [*NO_SIZES, (least - 1, ValueError), (10**30, ValueError), (10**5000, ValueError)]:
+            with pytest.raises(error, match=sentence):
+                function(**good | {name: value})
+    with pytest.raises(ValueError, match=f"^tc_{function.__name__}: "):
+        function(*[2**62] * len(good))
 
 
 # ---- Outputs and scratch ---------------------------------------------------------------------------------------------
@@ -195,9 +231,9 @@ def locked(shape: tuple[int, ...]) -> Any:
 NO_OUTPUTS: list[tuple[Callable[[Any], Any], type[Exception], str]] = [
     (lambda shape: ones(*shape, 1), ValueError, "out has shape"),
     (lambda shape: ones(shape[0] + 1, *shape[1:]), ValueError, "out has shape .* is needed"),
-    (padded, ValueError, "out must be C-contiguous and writeable"),
-    (lambda shape: np.asfortranarray(ones(*shape)), ValueError, "out must be C-contiguous and writeable"),
-    (locked, ValueError, "out must be C-contiguous and writeable"),
+    (padded, ValueError, "out isn't C-contiguous"),
+    (lambda shape: np.asfortranarray(ones(*shape)), ValueError, "out isn't C-contiguous"),
+    (locked, ValueError, "out isn't writeable"),
     (lambda shape: ones(*shape, dtype=np.float64), TypeError, "out is float64"),
     (lambda shape: ones(*shape, dtype=">f2"), TypeError, "out is >f2|out is float16"),
     (lambda shape: ones(*shape).tolist(), TypeError, "out is list, a NumPy array is needed"),
@@ -238,9 +274,9 @@ def test_wrong_scratch() -> None:
     no_scratch: list[tuple[Any, type[Exception], str]] = [
         (np.zeros(needed - 2, np.uint8), ValueError, f"scratch_col holds {needed - 2} bytes.*{needed}"),
         (tcpy.Buffer(needed - 2), ValueError, f"scratch_col holds {needed - 2} bytes.*{needed}"),
-        (np.zeros((needed, 2), np.uint8)[:, 0], ValueError, "scratch_col must be C-contiguous"),
-        (bytes(needed), TypeError, "scratch_col is .*Buffer"),
-        (np.zeros(needed, object), TypeError, "scratch_col is .*Buffer"),
+        (np.zeros((needed, 2), np.uint8)[:, 0], ValueError, "scratch_col isn't C-contiguous"),
+        (bytes(needed), TypeError, "^conv2d_.*: scratch_col is .{1,60}, a Buffer or"),
+        (np.zeros(needed, object), TypeError, "^conv2d_.*: scratch_col is .{1,60}, a Buffer or"),
         (np.zeros(needed + 4, np.uint8)[1:], ValueError, "scratch_col"),
     ]
     for scratch, error, text in no_scratch:
@@ -265,14 +301,57 @@ def test_odd_addresses() -> None:
     assert caught.value.status is Status.ALIGNMENT
 
 
-def test_memory() -> None:
-    huge = np.broadcast_to(H(1), (1, 1, 1, 1))
-    with pytest.raises((MemoryError, ValueError)):
-        tcpy.conv2d_forward(huge, huge, padding=2**40)
-    with pytest.raises(MemoryError):
-        tcpy.Buffer(2**62)
-    with pytest.raises(MemoryError):
-        tcpy.empty((2**30, 2**30))
+ONE = ones(1, 1, 1, 1)
+WIDE = np.broadcast_to(H(1), (1, 1, 2**30, 2**30))
+
+# What needs more memory than there is, or than there can be, and what the text must say.
+HUGE: list[tuple[Callable[[], object], Status, str]] = [
+    (
+        lambda: tcpy.conv2d_forward(ONE, ONE, padding=2**40),
+        Status.SHAPE,
+        r"^conv2d_forward: the result .*2199023255553",
+    ),
+    (lambda: tcpy.conv2d_forward(ONE, ONE, padding=2**29), Status.MEMORY, "^conv2d_forward: the result .*1073741825"),
+    (
+        lambda: tcpy.conv2d_forward(WIDE, ONE, stride=2**30),
+        Status.MEMORY,
+        "^conv2d_forward: the copy of x .*1073741824",
+    ),
+    (
+        lambda: tcpy.conv2d_backward_input(ONE, ONE, input_size=2**30, stride=2**30),
+        Status.MEMORY,
+        "^conv2d_backward_input: the result .*1073741824",
+    ),
+    (
+        lambda: tcpy.conv2d_backward_weight(WIDE, ONE, kernel_size=2**30),
+        Status.MEMORY,
+        "^conv2d_backward_weight: the result .*1073741824",
+    ),
+    (lambda: tcpy.gemm(ones(2**30, 0), ones(0, 2**30)), Status.MEMORY, "^gemm: the result .*1073741824"),
+    (lambda: tcpy.gemm(ones(2**40, 0), ones(0, 2**40)), Status.SHAPE, "^gemm: the result .*1099511627776"),
+    (lambda: tcpy.gemm(WIDE[0], ones(2**30, 1)), Status.MEMORY, "^gemm: the copy of a .*1073741824"),
+    (
+        lambda: tcpy.gemm(ones(2**30, 0), ones(0, 2**30), c=WIDE[0, 0], beta=1),
+        Status.MEMORY,
+        "^gemm: the copy of c .*1073741824",
+    ),
+    (lambda: tcpy.Buffer(2**62), Status.MEMORY, "^tc_buffer_alloc: "),
+    (lambda: tcpy.empty((2**30, 2**30)), Status.MEMORY, "^tc_buffer_alloc: "),
+]
+
+
+@pytest.mark.parametrize(("call", "status", "text"), HUGE)
+def test_memory(call: Callable[[], object], status: Status, text: str) -> None:
+    with pytest.raises(_STANDARD[status], match=text) as caught:
+        call()
+    assert caught.value.status is status
+
+
+@pytest.mark.parametrize(
+    "alpha", [np.inf, -np.inf, np.nan, np.float16(np.inf), 3.4028235e38, -3.4028235e38, Fraction(2)]
+)
+def test_every_float32_is_a_factor(alpha: Any) -> None:
+    np.testing.assert_array_equal(tcpy.gemm(ONE[0], ONE[0], alpha=alpha, dtype=F), np.full((1, 1, 1), alpha, F))
 
 
 # ---- The exceptions --------------------------------------------------------------------------------------------------
@@ -286,3 +365,8 @@ def test_every_status_is_an_exception_of_two_kinds(status: Status) -> None:
     assert (error.status, str(error)) == (status, "a sentence")
     again = pickle.loads(pickle.dumps(error))
     assert (type(again), again.status, str(again)) == (type(error), status, "a sentence")
+
+
+def test_an_error_that_is_not_from_here() -> None:
+    again = pickle.loads(pickle.dumps(TcError("a sentence")))
+    assert (type(again), again.status, str(again)) == (TcError, Status.OK, "a sentence")
