@@ -57,8 +57,9 @@ def meson_outcomes(log: Path) -> Iterator[Outcome]:
         test = json.loads(line)
         result = MESON_OUTCOMES.get(test["result"], "failed")
         output = test.get("stdout", "") + test.get("stderr", "")
-        why = last_lines(output, 40 if result == "failed" else 1)
-        yield Outcome(test["name"], result, f"{test['result']}\n{why}" if result == "failed" else why)
+        reason = re.search(r"^SKIP: .*", output, re.MULTILINE)
+        why = f"{test['result']}\n{last_lines(output, 40)}" if result == "failed" else reason[0] if reason else ""
+        yield Outcome(test["name"], result, why)
 
 
 def pytest_outcomes(log: Path) -> Iterator[Outcome]:
