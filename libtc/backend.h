@@ -2,6 +2,9 @@
 #ifndef TC_BACKEND_H
 #define TC_BACKEND_H
 
+#include <stdbool.h>
+#include <string.h>
+
 #include "environment.h"
 #include "tc/tc.h"
 
@@ -11,6 +14,27 @@ typedef struct tc_memory {
   void *owned; /* what the backend must release; NULL for the caller's own memory on the CPU */
 } tc_memory;
 
+struct tc_buffer {
+  tc_context *ctx;
+  tc_memory memory;
+  size_t bytes;
+};
+
+/* The address of an element of a buffer; of an empty operand it need not exist. */
+static inline void *tc_at(const tc_buffer *buffer, int64_t offset, int64_t element_size) {
+  return (void *)((uintptr_t)buffer->memory.data + (uintptr_t)offset * (uintptr_t)element_size);
+}
+
+/* Bytes of an element; the dtype is valid. */
+static inline int64_t tc_dtype_size(tc_dtype_t dtype) { return dtype == TC_DTYPE_F32 ? 4 : 2; }
+
+/* Whether a float is +0 or -0. A comparison would take a subnormal for 0 where the caller's environment has DAZ set. */
+static inline bool tc_is_zero(float value) {
+  uint32_t bits;
+  memcpy(&bits, &value, sizeof bits);
+  return bits << 1 == 0;
+}
+
 /* All that core and backends share: one constant table for each backend. The core has checked every argument before it calls an op,
  * so backends never check again. Ops are called only between open and close, perhaps from several threads at once. A function that
  * fails records its sentence with tc_fail. Slots marked optional may be NULL. */
@@ -18,12 +42,11 @@ typedef struct tc_backend {
   tc_backend_t id;
   const char *name; /* as in TC_BACKEND */
 
-  /* NO_DEVICE and UNSUPPORTED let TC_BACKEND_AUTO go on to the next backend; other errors don't. */
+  bool (*available)(void); /* TC_BACKEND_AUTO opens the first one that is, and its errors are final */
   tc_status_t (*open)(const tc_environment *environment, void **state);
   void (*close)(void *state);
   void (*device_info)(void *state, tc_device_info *out);
   void (*set_threads)(void *state, int64_t n);
-  int64_t (*get_threads)(void *state);
   void (*trim)(void *state);
   void (*after_fork)(void *state); /* runs in the child, which has one thread then */
 

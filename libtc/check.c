@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+_Static_assert(sizeof(void *) == 8, "libtc is for 64-bit machines: sizes of memory are held in int64_t");
+
 enum { STRUCT_SIZE_MIN = sizeof(size_t), STRUCT_SIZE_MAX = 4096 };
 
 static tc_status_t struct_size(const char *name, const void *theirs, size_t *out) {
@@ -49,8 +51,6 @@ tc_status_t tc_sizes_check(const tc_size_rule *rules, size_t n) {
   return TC_OK;
 }
 
-int64_t tc_dtype_size(tc_dtype_t dtype) { return dtype == TC_DTYPE_F32 ? 4 : 2; }
-
 tc_operand tc_tensor(const char *name, const tc_buffer *buffer, const char *formula, int64_t elements, const char *offset_name,
                      int64_t offset, tc_dtype_t dtype, bool written) {
   const int64_t size = tc_dtype_size(dtype);
@@ -78,9 +78,7 @@ static tc_status_t operand_check(const tc_context *ctx, const tc_operand *o) {
   return TC_OK;
 }
 
-static uintptr_t operand_begin(const tc_operand *o) {
-  return (uintptr_t)o->buffer->memory.data + (uintptr_t)(o->offset * o->element_size);
-}
+static uintptr_t operand_begin(const tc_operand *o) { return (uintptr_t)tc_at(o->buffer, o->offset, o->element_size); }
 
 static bool overlap(const tc_operand *a, const tc_operand *b) {
   if (a->elements == 0 || b->elements == 0) return false;

@@ -3,7 +3,6 @@
 #define TC_CHECK_H
 
 #include <stdbool.h>
-#include <string.h>
 
 #include "context.h"
 
@@ -18,13 +17,6 @@ static inline int64_t tc_count_mul(int64_t a, int64_t b) {
 static inline int64_t tc_count_add(int64_t a, int64_t b) {
   int64_t sum;
   return __builtin_add_overflow(a, b, &sum) ? TC_COUNT_HUGE : sum;
-}
-
-/* Whether a float is +0 or -0. A comparison would take a subnormal for 0 where the caller's environment has DAZ set. */
-static inline bool tc_is_zero(float value) {
-  uint32_t bits;
-  memcpy(&bits, &value, sizeof bits);
-  return bits << 1 == 0;
 }
 
 /* Copies a caller's struct into ours by the rules of struct_size (tc.h, Descriptors); size is the sizeof of ours. */
@@ -62,8 +54,5 @@ tc_status_t tc_operands_check(const tc_context *ctx, const tc_operand *operands,
 /* A tensor with its elements' own alignment. */
 tc_operand tc_tensor(const char *name, const tc_buffer *buffer, const char *formula, int64_t elements, const char *offset_name,
                      int64_t offset, tc_dtype_t dtype, bool written);
-
-/* Bytes of an element; the dtype is valid. */
-int64_t tc_dtype_size(tc_dtype_t dtype);
 
 #endif

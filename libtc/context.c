@@ -29,11 +29,17 @@ static void after_fork_child(void) {
   pthread_mutex_unlock(&contexts_lock);
 }
 
-static void register_fork_handlers(void) { pthread_atfork(before_fork, after_fork_parent, after_fork_child); }
+static int fork_handlers_error;
 
-static void contexts_add(tc_context *ctx) {
+static void register_fork_handlers(void) { fork_handlers_error = pthread_atfork(before_fork, after_fork_parent, after_fork_child); }
+
+static bool fork_handlers_ready(void) {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
   pthread_once(&once, register_fork_handlers);
+  return fork_handlers_error == 0;
+}
+
+static void contexts_add(tc_context *ctx) {
   pthread_mutex_lock(&contexts_lock);
   ctx->next = contexts;
   if (contexts) contexts->previous = ctx;
@@ -51,6 +57,7 @@ static void contexts_remove(tc_context *ctx) {
 /* ---- Life ---- */
 
 static tc_status_t context_new(const tc_backend *backend, const tc_environment *environment, tc_context **out) {
+  TC_REQUIRE(fork_handlers_ready(), TC_ERROR_MEMORY, "no memory for fork handlers");
   void *state = NULL;
   TC_TRY(backend->open(environment, &state));
   tc_context *ctx = calloc(1, sizeof *ctx);
@@ -70,7 +77,7 @@ static tc_status_t context_new(const tc_backend *backend, const tc_environment *
 }
 
 static tc_status_t init(const char *function, tc_backend_t which, tc_context **out) {
-  static const tc_backend *const backends[] = {&tc_backend_metal, &tc_backend_cpu};
+  static const tc_backend *const backends[] = {&tc_backend_metal, &tc_backend_cpu}; /* the last one is always available */
   tc_function_set(function);
   TC_REQUIRE(out, TC_ERROR_ARGUMENT, "out is NULL");
   *out = NULL;
@@ -79,13 +86,9 @@ static tc_status_t init(const char *function, tc_backend_t which, tc_context **o
   tc_environment environment;
   TC_TRY(tc_environment_read(&environment));
   if (which == TC_BACKEND_AUTO) which = environment.backend;
-  tc_status_t status = TC_OK;
-  for (size_t i = 0; i < sizeof backends / sizeof *backends; i++) {
-    if (which != TC_BACKEND_AUTO && which != backends[i]->id) continue;
-    status = context_new(backends[i], &environment, out);
-    if (status != TC_ERROR_NO_DEVICE && status != TC_ERROR_UNSUPPORTED) break;
-  }
-  return status;
+  const tc_backend *const *backend = backends;
+  while (which == TC_BACKEND_AUTO ? !(*backend)->available() : (*backend)->id != which) backend++;
+  return context_new(*backend, &environment, out);
 }
 
 tc_status_t tc_init(tc_context **out) { return init(__func__, TC_BACKEND_AUTO, out); }
@@ -145,7 +148,7 @@ tc_status_t tc_leave(tc_context *ctx, tc_status_t status) {
   return status;
 }
 
-double tc_trace_start(const tc_context *ctx) {
+double tc_trace_now(const tc_context *ctx) {
   if (!ctx->verbose) return 0;
   struct timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);
@@ -154,7 +157,7 @@ double tc_trace_start(const tc_context *ctx) {
 
 void tc_trace(const tc_context *ctx, double start, double flops, const char *format, ...) {
   if (!ctx->verbose) return;
-  const double seconds = tc_trace_start(ctx) - start;
+  const double seconds = tc_trace_now(ctx) - start;
   tc_device_info info = TC_DEVICE_INFO_INIT;
   ctx->backend->device_info(ctx->state, &info);
   char sizes[256];
@@ -162,8 +165,10 @@ void tc_trace(const tc_context *ctx, double start, double flops, const char *for
   va_start(args, format);
   vsnprintf(sizes, sizeof sizes, format, args);
   va_end(args);
-  fprintf(stderr, "tc: %s,%s,backend=%s,kernel=%s,threads=%lld,ms=%.4f,gflops=%.2f\n", tc_function(), sizes, ctx->backend->name,
-          info.kernel, (long long)info.threads, seconds * 1e3, seconds > 0 ? flops / seconds * 1e-9 : 0.0);
+  /* Decimals by hand: printf would take the decimal point from the locale. */
+  const long long ms = (long long)(seconds * 1e7), gflops = seconds > 0 ? (long long)(flops / seconds * 1e-7) : 0;
+  fprintf(stderr, "tc: %s,%s,backend=%s,kernel=%s,threads=%lld,ms=%lld.%04lld,gflops=%lld.%02lld\n", tc_function(), sizes,
+          ctx->backend->name, info.kernel, (long long)info.threads, ms / 10000, ms % 10000, gflops / 100, gflops % 100);
 }
 
 /* ---- Properties ---- */
@@ -189,7 +194,9 @@ tc_status_t tc_context_set_threads(tc_context *ctx, int64_t n) {
 
 static tc_status_t get_threads(tc_context *ctx, int64_t *out) {
   TC_REQUIRE(out, TC_ERROR_ARGUMENT, "out is NULL");
-  *out = ctx->backend->get_threads(ctx->state);
+  tc_device_info info = TC_DEVICE_INFO_INIT;
+  ctx->backend->device_info(ctx->state, &info);
+  *out = info.threads;
   return TC_OK;
 }
 

@@ -7,11 +7,11 @@
 #include "backend.h"
 #include "status.h"
 
-/* Who may touch what: lock guards running, references, closed and in_batch; the rest is constant after tc_init, but for next and
- * previous, which the lock of the list of contexts guards. */
+/* Who may touch what: lock guards state, running, references, closed and in_batch; the lock of the list of contexts guards next and
+ * previous; the rest is constant after tc_init. */
 struct tc_context {
   const tc_backend *backend;
-  void *state; /* the backend's */
+  void *state; /* the backend's; NULL once closed, and calls read it between tc_enter and tc_leave */
   bool verbose;
 
   pthread_mutex_t lock;
@@ -23,12 +23,6 @@ struct tc_context {
   tc_context *next, *previous;
 };
 
-struct tc_buffer {
-  tc_context *ctx;
-  tc_memory memory;
-  size_t bytes;
-};
-
 /* Begins a public call on a context: names the function, refuses NULL and closed contexts. tc_leave must follow TC_OK. */
 tc_status_t tc_enter(const char *function, tc_context *ctx);
 
@@ -38,8 +32,8 @@ tc_status_t tc_leave(tc_context *ctx, tc_status_t status);
 void tc_context_retain(tc_context *ctx);  /* one more buffer */
 void tc_context_release(tc_context *ctx); /* one less; frees the context with the last one, if it is closed */
 
-/* A line for TC_VERBOSE: seconds on the monotonic clock at the start of the work, then the line at its end. */
-double tc_trace_start(const tc_context *ctx);
+/* A line for TC_VERBOSE about work that began at start: seconds on the monotonic clock, or 0 if nothing is to be printed. */
+double tc_trace_now(const tc_context *ctx);
 __attribute__((format(printf, 4, 5))) void tc_trace(const tc_context *ctx, double start, double flops, const char *format, ...);
 
 #endif

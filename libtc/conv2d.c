@@ -57,8 +57,6 @@ size_t tc_conv2d_scratch_dx_bytes(int64_t batch, int64_t in_channels, int64_t H,
 
 /* ---- Checks ---- */
 
-typedef enum direction { FORWARD, BACKWARD_INPUT, BACKWARD_WEIGHT } direction;
-
 static tc_status_t check_enums(const tc_conv2d_desc *d) {
   TC_TRY(tc_enum_check("layout", d->layout, TC_LAYOUT_NHWC));
   TC_TRY(tc_enum_check("x_dtype", d->x_dtype, TC_DTYPE_BF16));
@@ -100,8 +98,7 @@ static tc_status_t check_sizes(const tc_conv2d_desc *d) {
   return TC_OK;
 }
 
-static tc_status_t check_supported(const tc_conv2d_desc *d, direction dir) {
-  const bool f32_weight = d->w_dtype == TC_DTYPE_F32 && dir == BACKWARD_WEIGHT;
+static tc_status_t check_supported(const tc_conv2d_desc *d, bool f32_weight) {
   const struct {
     bool supported;
     const char *name;
@@ -114,7 +111,8 @@ static tc_status_t check_supported(const tc_conv2d_desc *d, direction dir) {
       {d->dilation_w == 1, "dilation_w", (double)d->dilation_w, "1"},
       {d->layout == TC_LAYOUT_NCHW, "layout", d->layout, "TC_LAYOUT_NCHW"},
       {d->x_dtype == TC_DTYPE_F16, "x_dtype", d->x_dtype, "TC_DTYPE_F16"},
-      {d->w_dtype == TC_DTYPE_F16 || f32_weight, "w_dtype", d->w_dtype, "TC_DTYPE_F16 (and TC_DTYPE_F32 for dW)"},
+      {d->w_dtype == TC_DTYPE_F16 || (d->w_dtype == TC_DTYPE_F32 && f32_weight), "w_dtype", d->w_dtype,
+       "TC_DTYPE_F16 (and TC_DTYPE_F32 for dW)"},
       {d->bias_dtype == TC_DTYPE_F16, "bias_dtype", d->bias_dtype, "TC_DTYPE_F16"},
       {d->y_dtype == TC_DTYPE_F16, "y_dtype", d->y_dtype, "TC_DTYPE_F16"},
       {d->activation == TC_ACTIVATION_NONE, "activation", d->activation, "TC_ACTIVATION_NONE"},
@@ -141,18 +139,23 @@ static tc_status_t check_axis(char axis, int64_t size, int64_t kernel, int64_t p
   return TC_OK;
 }
 
-static tc_status_t check(const tc_conv2d_desc *d, direction dir) {
+static int64_t product(int64_t a, int64_t b, int64_t c, int64_t d) { return tc_count_mul(tc_count_mul(a, b), tc_count_mul(c, d)); }
+
+/* All of a problem but its operands. f32_weight: the call can have a w_dtype of F32. */
+static tc_status_t check(const tc_conv2d_desc *d, bool f32_weight) {
   TC_TRY(check_enums(d));
   TC_TRY(check_sizes(d));
-  TC_TRY(check_supported(d, dir));
+  TC_TRY(check_supported(d, f32_weight));
   TC_TRY(check_axis('H', d->H, d->kH, d->pad_top, d->stride_h, d->out_H));
   TC_TRY(check_axis('W', d->W, d->kW, d->pad_left, d->stride_w, d->out_W));
+  /* So that the size of one image fits also where batch = 0 says nothing about it. */
+  TC_REQUIRE(product(1, d->in_channels, d->H, d->W) != TC_COUNT_HUGE, TC_ERROR_SHAPE, "in_channels*H*W is 2^63 or more");
+  TC_REQUIRE(product(1, d->out_channels, d->out_H, d->out_W) != TC_COUNT_HUGE, TC_ERROR_SHAPE,
+             "out_channels*out_H*out_W is 2^63 or more");
   return TC_OK;
 }
 
 /* ---- Operands ---- */
-
-static int64_t product(int64_t a, int64_t b, int64_t c, int64_t d) { return tc_count_mul(tc_count_mul(a, b), tc_count_mul(c, d)); }
 
 static tc_operand operand_x(const tc_conv2d_desc *d, const char *name, const tc_buffer *buffer, bool written) {
   return tc_tensor(name, buffer, "batch*in_channels*H*W", product(d->batch, d->in_channels, d->H, d->W), "x_offset", d->x_offset,
@@ -216,11 +219,11 @@ static tc_status_t forward(tc_context *ctx, const tc_conv2d_desc *desc, const tc
                            const tc_buffer *bias, tc_buffer *Y, tc_buffer *scratch_col) {
   tc_conv2d_desc d;
   TC_TRY(tc_struct_read("desc", desc, &d, sizeof d));
-  TC_TRY(check(&d, FORWARD));
+  TC_TRY(check(&d, false));
   const tc_operand operands[] = {operand_x(&d, "X", X, false), operand_weight(&d, "weight", weight, false), operand_bias(&d, bias),
                                  operand_y(&d, "Y", Y, true), operand_scratch_col(&d, scratch_col)};
   TC_TRY(tc_operands_check(ctx, operands, sizeof operands / sizeof *operands));
-  const double start = tc_trace_start(ctx);
+  const double start = tc_trace_now(ctx);
   if (d.batch) TC_TRY(ctx->backend->conv2d_forward(ctx->state, &d, X, weight, bias, Y, scratch_col));
   trace(ctx, start, &d);
   return TC_OK;
@@ -230,12 +233,12 @@ static tc_status_t backward_input(tc_context *ctx, const tc_conv2d_desc *desc, c
                                   tc_buffer *dX, tc_buffer *scratch_col, tc_buffer *scratch_dX_f32) {
   tc_conv2d_desc d;
   TC_TRY(tc_struct_read("desc", desc, &d, sizeof d));
-  TC_TRY(check(&d, BACKWARD_INPUT));
+  TC_TRY(check(&d, false));
   const tc_operand operands[] = {operand_y(&d, "dY", dY, false), operand_weight(&d, "weight", weight, false),
                                  operand_x(&d, "dX", dX, true), operand_scratch_col(&d, scratch_col),
                                  operand_scratch_dx(&d, scratch_dX_f32)};
   TC_TRY(tc_operands_check(ctx, operands, sizeof operands / sizeof *operands));
-  const double start = tc_trace_start(ctx);
+  const double start = tc_trace_now(ctx);
   if (d.batch) TC_TRY(ctx->backend->conv2d_backward_input(ctx->state, &d, dY, weight, dX, scratch_col, scratch_dX_f32));
   trace(ctx, start, &d);
   return TC_OK;
@@ -245,11 +248,11 @@ static tc_status_t backward_weight(tc_context *ctx, const tc_conv2d_desc *desc, 
                                    tc_buffer *dW, tc_buffer *scratch_col) {
   tc_conv2d_desc d;
   TC_TRY(tc_struct_read("desc", desc, &d, sizeof d));
-  TC_TRY(check(&d, BACKWARD_WEIGHT));
+  TC_TRY(check(&d, true));
   const tc_operand operands[] = {operand_x(&d, "X", X, false), operand_y(&d, "dY", dY, false), operand_weight(&d, "dW", dW, true),
                                  operand_scratch_col(&d, scratch_col)};
   TC_TRY(tc_operands_check(ctx, operands, sizeof operands / sizeof *operands));
-  const double start = tc_trace_start(ctx);
+  const double start = tc_trace_now(ctx);
   TC_TRY(ctx->backend->conv2d_backward_weight(ctx->state, &d, X, dY, dW, scratch_col));
   trace(ctx, start, &d);
   return TC_OK;

@@ -83,7 +83,7 @@ static tc_status_t check(const tc_context *ctx, tc_gemm_batched_desc *d, const t
 
 static tc_status_t gemm(tc_context *ctx, tc_gemm_batched_desc *d, const tc_buffer *A, const tc_buffer *B, tc_buffer *C) {
   TC_TRY(check(ctx, d, A, B, C));
-  const double start = tc_trace_start(ctx);
+  const double start = tc_trace_now(ctx);
   if (d->M && d->N && d->batch) TC_TRY(ctx->backend->gemm(ctx->state, d, A, B, C));
   tc_trace(ctx, start, 2.0 * (double)d->batch * (double)d->M * (double)d->N * (double)d->K,
            "batch=%lld,M=%lld,N=%lld,K=%lld,transpose_a=%d,transpose_b=%d", (long long)d->batch, (long long)d->M, (long long)d->N,

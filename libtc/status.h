@@ -11,7 +11,8 @@ const char *tc_function(void);
 /* Records "function: sentence" for tc_last_error() and returns status. */
 __attribute__((format(printf, 2, 3))) tc_status_t tc_fail(tc_status_t status, const char *format, ...);
 
-/* The checks of this library: returns from the calling function with a status and its sentence unless the condition holds. */
+/* The checks of this library: returns from the calling function with a status and its sentence unless the condition holds.
+ * (The status is named twice for the compiler, which then sees that it isn't TC_OK.) */
 #define TC_REQUIRE(condition, status, ...)                             \
   do {                                                                 \
     if (!(condition)) return tc_fail((status), __VA_ARGS__), (status); \

@@ -24,7 +24,7 @@
  *   Printing    The library prints nothing, unless TC_VERBOSE=1: then one line on stderr for each op that succeeds. It never aborts.
  *
  * Environment, read by tc_init and tc_init_backend. An unset or empty variable has no effect; an unknown value, or one that this
- * machine can't do, is TC_ERROR_ENVIRONMENT, and the sentence says what is allowed.
+ * machine can't do, is TC_ERROR_ENVIRONMENT, and the sentence says what is allowed (but TC_BACKEND=metal where it isn't built: UNSUPPORTED).
  *   TC_BACKEND=cpu|metal          what TC_BACKEND_AUTO takes
  *   TC_CPU_ISA=generic|avx2|avx512|neon   the CPU kernels to use, instead of the best ones this machine has
  *   TC_NUM_THREADS=1..1024        threads of a new context, instead of one for each CPU the process may use
@@ -133,7 +133,7 @@ typedef struct tc_device_info {
   int64_t threads;      /* as tc_context_get_threads */
   char device[128];     /* the CPU's or GPU's own name */
   char isa[32];         /* kernels in use: a value of TC_CPU_ISA; "" on a GPU */
-  char isa_reason[128]; /* why these: "best of generic, avx2" or "TC_CPU_ISA=generic" */
+  char isa_reason[128]; /* why these: "best of generic,avx2" or "TC_CPU_ISA=generic" */
   char isas[128];       /* every value of TC_CPU_ISA that this machine can do, separated by commas, rising */
   char kernel[64];      /* name of the matrix micro-kernel */
 } tc_device_info;

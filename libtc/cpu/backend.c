@@ -9,25 +9,30 @@
 
 /* ---- Choice of the ISA ---- */
 
-/* Fills isas, and takes the wanted ISA, or the best one if none is wanted. */
+/* Fills in what the info says of them, and takes the wanted ISA, or the best one if none is wanted. */
 static tc_status_t choose_isa(tc_cpu *cpu, const char *wanted) {
   const tc_cpu_kernels *best = NULL, *named = NULL;
+  tc_device_info *info = &cpu->info;
   size_t length = 0;
   for (int i = 0; i < tc_cpu_isa_count; i++) {
     const tc_cpu_kernels *kernels = tc_cpu_isas[i].kernels;
     if (!tc_cpu_isas[i].supported()) continue;
-    length += (size_t)snprintf(cpu->isas + length, sizeof cpu->isas - length, "%s%s", length ? "," : "", kernels->isa);
+    length += (size_t)snprintf(info->isas + length, sizeof info->isas - length, "%s%s", length ? "," : "", kernels->isa);
     best = kernels;
     if (wanted && strcmp(wanted, kernels->isa) == 0) named = kernels;
   }
   TC_REQUIRE(!wanted || named, TC_ERROR_ENVIRONMENT, "TC_CPU_ISA=%.64s is none of the kernels that this machine can run, %s",
-             wanted, cpu->isas);
+             wanted, info->isas);
   cpu->kernels = wanted ? named : best;
-  snprintf(cpu->isa_reason, sizeof cpu->isa_reason, wanted ? "TC_CPU_ISA=%s" : "best of %s", wanted ? wanted : cpu->isas);
+  snprintf(info->isa_reason, sizeof info->isa_reason, wanted ? "TC_CPU_ISA=%s" : "best of %s", wanted ? wanted : info->isas);
+  snprintf(info->isa, sizeof info->isa, "%s", cpu->kernels->isa);
+  snprintf(info->kernel, sizeof info->kernel, "%s", cpu->kernels->gemm_name);
   return TC_OK;
 }
 
 /* ---- Life ---- */
+
+static bool cpu_available(void) { return true; }
 
 static tc_status_t cpu_open(const tc_environment *environment, void **state) {
   TC_REQUIRE(environment->conv_path != TC_CONV_PATH_COL, TC_ERROR_ENVIRONMENT,
@@ -42,7 +47,8 @@ static tc_status_t cpu_open(const tc_environment *environment, void **state) {
   int64_t threads = environment->threads ? environment->threads : tc_machine_cpus();
   if (threads > TC_THREADS_MAX) threads = TC_THREADS_MAX;
   tc_pool_init(&cpu->pool, threads);
-  tc_machine_name(cpu->device, sizeof cpu->device);
+  cpu->info.backend = TC_BACKEND_CPU;
+  tc_machine_name(cpu->info.device, sizeof cpu->info.device);
   *state = cpu;
   return TC_OK;
 }
@@ -56,21 +62,14 @@ static void cpu_close(void *state) {
 
 static void cpu_set_threads(void *state, int64_t n) { tc_pool_set_threads(&((tc_cpu *)state)->pool, n); }
 
-static int64_t cpu_get_threads(void *state) { return ((tc_cpu *)state)->pool.threads; }
-
 static void cpu_trim(void *state) { tc_workspaces_free(state); }
 
 static void cpu_after_fork(void *state) { tc_pool_after_fork(&((tc_cpu *)state)->pool); }
 
 static void cpu_device_info(void *state, tc_device_info *out) {
   const tc_cpu *cpu = state;
-  out->backend = TC_BACKEND_CPU;
+  *out = cpu->info;
   out->threads = cpu->pool.threads;
-  snprintf(out->device, sizeof out->device, "%s", cpu->device);
-  snprintf(out->isa, sizeof out->isa, "%s", cpu->kernels->isa);
-  snprintf(out->isa_reason, sizeof out->isa_reason, "%s", cpu->isa_reason);
-  snprintf(out->isas, sizeof out->isas, "%s", cpu->isas);
-  snprintf(out->kernel, sizeof out->kernel, "%s", cpu->kernels->gemm_name);
 }
 
 /* ---- Memory of buffers ---- */
@@ -97,11 +96,11 @@ static void cpu_memory_free(tc_memory *memory) { free(memory->owned); }
 const tc_backend tc_backend_cpu = {
     .id = TC_BACKEND_CPU,
     .name = "cpu",
+    .available = cpu_available,
     .open = cpu_open,
     .close = cpu_close,
     .device_info = cpu_device_info,
     .set_threads = cpu_set_threads,
-    .get_threads = cpu_get_threads,
     .trim = cpu_trim,
     .after_fork = cpu_after_fork,
     .memory_alloc = cpu_memory_alloc,

@@ -9,10 +9,10 @@
  */
 #include <string.h>
 
-#include "check.h"
 #include "cpu/integer.h"
 #include "cpu/product.h"
 #include "f16.h"
+#include "status.h"
 
 /* One axis of the convolution: output position o and tap t see input position o*stride - pad + t*dilation. */
 typedef struct axis {
@@ -170,10 +170,10 @@ tc_status_t tc_cpu_conv2d_forward(void *state, const tc_conv2d_desc *d, const tc
   tc_cpu *cpu = state;
   conv2d c = describe(cpu, d);
   flatten_pointwise(&c);
-  c.x = (const uint16_t *)X->memory.data + d->x_offset;
-  c.weight = (const uint16_t *)weight->memory.data + d->w_offset;
-  c.bias = bias ? (const uint16_t *)bias->memory.data + d->bias_offset : NULL;
-  c.y = (uint16_t *)Y->memory.data + d->y_offset;
+  c.x = tc_at(X, d->x_offset, 2);
+  c.weight = tc_at(weight, d->w_offset, 2);
+  c.bias = bias ? tc_at(bias, d->bias_offset, 2) : NULL;
+  c.y = tc_at(Y, d->y_offset, 2);
   const tc_product product = {
       .items = c.groups,
       .M = c.out_channels,
@@ -205,9 +205,9 @@ tc_status_t tc_cpu_conv2d_backward_weight(void *state, const tc_conv2d_desc *d, 
   tc_cpu *cpu = state;
   conv2d c = describe(cpu, d);
   flatten_pointwise(&c);
-  c.x = (const uint16_t *)X->memory.data + d->x_offset;
-  c.dy = (const uint16_t *)dY->memory.data + d->y_offset;
-  c.dw = (char *)dW->memory.data + d->w_offset * tc_dtype_size(d->w_dtype);
+  c.x = tc_at(X, d->x_offset, 2);
+  c.dy = tc_at(dY, d->y_offset, 2);
+  c.dw = tc_at(dW, d->w_offset, tc_dtype_size(d->w_dtype));
   const tc_product product = {
       .items = c.groups,
       .M = c.out_channels,
@@ -243,7 +243,8 @@ static int64_t part_count(const conv2d *c, part_sizes n) {
   return ceil_div(c->batch, n.images) * c->groups * ceil_div(c->in_channels, n.channels) * ceil_div(c->h.size, n.rows);
 }
 
-static int64_t part_elements(const conv2d *c, part_sizes n) { return n.images * n.channels * n.rows * c->w.size; }
+/* Sums of a part, rounded up to whole cache lines. */
+static int64_t part_elements(const conv2d *c, part_sizes n) { return round_up(n.images * n.channels * n.rows * c->w.size, 8); }
 
 /* Parts that fill a block of dCol, whose sums fit PART_BYTES if possible, and which are enough for the threads. */
 static part_sizes choose_parts(const conv2d *c, int64_t threads) {
@@ -402,9 +403,9 @@ tc_status_t tc_cpu_conv2d_backward_input(void *state, const tc_conv2d_desc *d, c
   (void)scratch_col, (void)scratch_dX_f32;
   tc_cpu *cpu = state;
   conv2d c = describe(cpu, d);
-  c.dy = (const uint16_t *)dY->memory.data + d->y_offset;
-  c.weight = (const uint16_t *)weight->memory.data + d->w_offset;
-  c.dx = (uint16_t *)dX->memory.data + d->x_offset;
+  c.dy = tc_at(dY, d->y_offset, 2);
+  c.weight = tc_at(weight, d->w_offset, 2);
+  c.dx = tc_at(dX, d->x_offset, 2);
   const double multiplies =
       (double)c.batch * (double)c.groups * (double)c.out_channels * (double)c.in_channels * (double)c.taps * (double)c.pixels;
   const int64_t threads = tc_cpu_threads(cpu, multiplies);

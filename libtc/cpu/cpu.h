@@ -14,7 +14,7 @@ typedef struct tc_cpu {
   const tc_cpu_kernels *kernels;
   tc_pool pool;
   _Atomic(struct tc_workspace *) kept[TC_WORKSPACE_KINDS];
-  char device[128], isa_reason[128], isas[128];
+  tc_device_info info; /* all but threads */
 } tc_cpu;
 
 /* A block of at least that many bytes, aligned to 64. Errors: MEMORY. */

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: MIT */
-#include "check.h"
 #include "cpu/product.h"
 #include "f16.h"
 
@@ -55,12 +54,11 @@ static void store_f16(const void *self, int64_t item, int64_t i, int64_t j, int6
 
 tc_status_t tc_cpu_gemm(void *state, const tc_gemm_batched_desc *d, const tc_buffer *A, const tc_buffer *B, tc_buffer *C) {
   tc_cpu *cpu = state;
-  const matrix a = {cpu->kernels, (const uint16_t *)A->memory.data + d->a_offset, d->lda, d->stride_a};
-  const matrix b = {cpu->kernels, (const uint16_t *)B->memory.data + d->b_offset, d->ldb, d->stride_b};
+  const matrix a = {cpu->kernels, tc_at(A, d->a_offset, 2), d->lda, d->stride_a};
+  const matrix b = {cpu->kernels, tc_at(B, d->b_offset, 2), d->ldb, d->stride_b};
   const bool reads = d->K > 0 && !tc_is_zero(d->alpha); /* A and B at all */
-  const result c = {
-      cpu->kernels, (char *)C->memory.data + d->c_offset * tc_dtype_size(d->c_dtype), d->ldc, d->stride_c, reads ? d->alpha : 0,
-      d->beta};
+  const result c = {cpu->kernels, tc_at(C, d->c_offset, tc_dtype_size(d->c_dtype)), d->ldc, d->stride_c, reads ? d->alpha : 0,
+                    d->beta};
   /* Rows of op(A) along i, and of op(B) along j, unless they are one element long and the vector of them is dense along k. */
   const bool a_rows_are_k = d->transpose_a && !(d->M == 1 && d->lda == 1);
   const bool b_rows_are_k = !d->transpose_b && !(d->N == 1 && d->ldb == 1);

@@ -3,7 +3,7 @@
 #define ISA generic
 #define LANES 4
 #define MR 4
-#define NV 2
+#define NR 8
 
 #include "f16.h"
 

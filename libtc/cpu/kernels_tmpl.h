@@ -3,20 +3,23 @@
  * The kernels of one ISA, written once with vector extensions and compiled with each ISA's own flags. The including file defines
  *   ISA          suffix of the names and value of TC_CPU_ISA
  *   LANES        fp32 lanes of a vector
- *   MR, NV       register tile: MR rows by NV vectors
+ *   MR, NR       register tile: MR rows (gemm has a case for each m up to 4, 6 or 12) by NR columns (whole vectors)
  *   widen_lanes(const uint16_t *, float *), narrow_lanes(const float *, uint16_t *)   LANES conversions
  *   widen_few(int64_t n, ...)   optional: n < LANES conversions that touch nothing else
  */
 #include "cpu/kernels.h"
 #include "f16.h"
 
-#define NR (NV * LANES)
 #define NAME2(prefix, isa) prefix##_##isa
 #define NAME1(prefix, isa) NAME2(prefix, isa)
 #define NAME(prefix) NAME1(prefix, ISA)
 #define TEXT1(x) #x
 #define TEXT(x) TEXT1(x)
 
+enum { NV = NR / LANES };
+
+_Static_assert(MR == 4 || MR == 6 || MR == 12, "gemm has a case for each m up to MR");
+_Static_assert(NR % LANES == 0, "a row of the register tile is whole vectors");
 _Static_assert(TC_MC % MR == 0 && TC_NC % NR == 0, "the tile of a task is cut into register tiles");
 
 typedef float vector __attribute__((vector_size(4 * LANES)));
@@ -104,7 +107,7 @@ static void NAME(round)(int64_t n, const double *restrict src, float *restrict d
 
 const tc_cpu_kernels NAME(tc_cpu_kernels) = {
     .isa = TEXT(ISA),
-    .gemm_name = "tc_gemm_f16f16_f32_" TEXT(MR) "x" TEXT(NV) "x" TEXT(LANES) "_" TEXT(ISA),
+    .gemm_name = "tc_gemm_f32f32_f32_" TEXT(MR) "x" TEXT(NR) "_" TEXT(ISA),
     .mr = MR,
     .nr = NR,
     .gemm = NAME(gemm),

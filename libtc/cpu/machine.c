@@ -43,7 +43,7 @@ static int64_t affinity(void) {
   return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 0;
 }
 
-/* The quota of a control group in whole CPUs, rounded up; 0 if there is none. Version 2 has "quota period" in one file, with
+/* The quota of the topmost control group that is seen here, a container's own, in whole CPUs, rounded up; 0 if there is none. Version 2 has "quota period" in one file, with
  * "max" for none; version 1 has one file for each, with -1 for none. */
 static int64_t quota(void) {
   static const char *const files[][2] = {{"/sys/fs/cgroup/cpu.max", NULL},

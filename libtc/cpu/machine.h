@@ -8,7 +8,7 @@
 /* The CPU's own name, or the architecture's where it has none. */
 void tc_machine_name(char *out, size_t size);
 
-/* CPUs that this process may use: its affinity mask, and the CPU quota of its control group. */
+/* CPUs that this process may use: its affinity mask, and the CPU quota of its container. */
 int64_t tc_machine_cpus(void);
 
 #endif

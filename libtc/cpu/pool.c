@@ -10,8 +10,8 @@ typedef struct tc_pool_job {
   void *arg;
   int64_t tasks;
   _Atomic int64_t next; /* first task that nobody has taken */
-  int64_t seats;        /* threads that may still join, guarded by the pool's lock */
-  int64_t joined;       /* threads that did, likewise; the caller is the first */
+  int64_t participants; /* threads that may join */
+  int64_t joined;       /* threads that did, guarded by the pool's lock; the caller is the first */
 } tc_pool_job;
 
 static void work(tc_pool_job *job, int64_t thread) {
@@ -27,11 +27,11 @@ static void *worker(void *arg) {
   fesetenv(FE_DFL_ENV);
   pthread_mutex_lock(&pool->lock);
   for (;;) {
-    while (!pool->stopping && !(pool->job && pool->job->seats)) pthread_cond_wait(&pool->posted, &pool->lock);
+    while (!pool->stopping && !(pool->job && pool->job->joined < pool->job->participants))
+      pthread_cond_wait(&pool->posted, &pool->lock);
     if (pool->stopping) break;
     tc_pool_job *job = pool->job;
     const int64_t thread = job->joined++;
-    job->seats--;
     pool->active++;
     pthread_mutex_unlock(&pool->lock);
     work(job, thread);
@@ -64,13 +64,15 @@ void tc_pool_after_fork(tc_pool *pool) { clear(pool); }
 
 /* The owner's lock is held. Fewer workers than wanted will do: where the system has no more threads, the job takes longer. */
 static void start_workers(tc_pool *pool, int64_t wanted) {
+  static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL}; /* go to the program's handler on any thread */
   if (pool->started >= wanted) return;
   pthread_t *workers = realloc(pool->workers, (size_t)wanted * sizeof *workers);
   if (!workers) return;
   pool->workers = workers;
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
+  sigset_t blocked, before;
+  sigfillset(&blocked);
+  for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) sigdelset(&blocked, faults[i]);
+  pthread_sigmask(SIG_SETMASK, &blocked, &before);
   while (pool->started < wanted && pthread_create(&workers[pool->started], NULL, worker, pool) == 0) pool->started++;
   pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
@@ -103,7 +105,7 @@ void tc_pool_set_threads(tc_pool *pool, int64_t threads) {
 }
 
 void tc_pool_run(tc_pool *pool, int64_t participants, int64_t tasks, tc_pool_task *task, void *arg) {
-  tc_pool_job job = {.task = task, .arg = arg, .tasks = tasks, .seats = participants - 1, .joined = 1};
+  tc_pool_job job = {.task = task, .arg = arg, .tasks = tasks, .participants = participants, .joined = 1};
   if (participants == 1 || pthread_mutex_trylock(&pool->owner) != 0) {
     work(&job, 0);
     return;

@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 /* A small thread pool. The caller takes part in its own job and could finish it alone; workers are started when first needed, run in the
- * default floating-point environment with all signals blocked, and sleep between jobs. */
+ * default floating-point environment with signals blocked (other than those of faults), and sleep between jobs. */
 typedef struct tc_pool {
   pthread_mutex_t owner;   /* held by the call that has the workers, and while their number changes */
   _Atomic int64_t threads; /* wanted, the caller among them */

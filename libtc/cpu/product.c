@@ -166,8 +166,8 @@ typedef struct product_job {
   const tc_product *product;
   int64_t pieces, piece_terms; /* piece p has the terms from p * piece_terms on */
   int64_t mc, nc;              /* tile of a task */
-  int64_t first, items;        /* items of this pass */
-  double *partials;            /* [items][pieces][M][N], if there are several pieces */
+  int64_t first;               /* item of this pass */
+  double *partials;            /* [item of the pass][pieces][M][N], if there are several pieces */
 } product_job;
 
 static int64_t item_tiles(const product_job *job) {
@@ -242,7 +242,7 @@ static void reduce_task(const void *arg, int64_t task, char *workspace) {
   const tc_product *p = job->product;
   const block_memory memory = carve(workspace);
   const int64_t item = job->first + task / p->M, i = task % p->M;
-  const int64_t step = max(job->kernels->mr, job->kernels->nr) * TC_KC; /* what staging holds */
+  const int64_t step = staging_floats(job->kernels);
   for (int64_t j = 0; j < p->N; j += step) {
     const int64_t n = min(step, p->N - j);
     double *sums = partial_row(job, item, 0, i) + j;
@@ -264,16 +264,16 @@ static tc_status_t run_pieces(product_job *job, const tc_team *team) {
   TC_TRY(tc_workspace_take(team->cpu, TC_WORKSPACE_PARTIALS, (size_t)(pass * item_bytes), &partials));
   job->partials = partials;
   for (; job->first < p->items; job->first += pass) {
-    job->items = min(pass, p->items - job->first);
-    tc_team_run(team, job->items * item_tiles(job), tile_task, job);
-    tc_team_run(team, job->items * p->M, reduce_task, job);
+    const int64_t items = min(pass, p->items - job->first);
+    tc_team_run(team, items * item_tiles(job), tile_task, job);
+    tc_team_run(team, items * p->M, reduce_task, job);
   }
   tc_workspace_give(team->cpu, TC_WORKSPACE_PARTIALS, partials);
   return TC_OK;
 }
 
 tc_status_t tc_product_run(tc_cpu *cpu, const tc_product *product) {
-  product_job job = {.kernels = cpu->kernels, .product = product, .pieces = piece_count(product), .items = product->items};
+  product_job job = {.kernels = cpu->kernels, .product = product, .pieces = piece_count(product)};
   job.piece_terms = round_up(ceil_div(product->K, job.pieces), TC_KC);
   if (product->K) job.pieces = ceil_div(product->K, job.piece_terms);
   const double multiplies = (double)product->items * (double)product->M * (double)product->N * (double)(product->K + 1);

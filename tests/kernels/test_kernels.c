@@ -148,7 +148,7 @@ static void table(void) {
   char name[64];
   snprintf(name, sizeof(name), "_%s", kernels->isa);
   CHECK(strstr(kernels->gemm_name, name) != NULL);
-  CHECK(strncmp(kernels->gemm_name, "tc_gemm_f16f16_f32_", 19) == 0);
+  CHECK(strncmp(kernels->gemm_name, "tc_gemm_f32f32_f32_", 19) == 0);
   CHECK_INT(TC_MC % kernels->mr, 0);
   CHECK_INT(TC_NC % kernels->nr, 0);
   CHECK(TC_KC <= 512); /* design rule 1 */

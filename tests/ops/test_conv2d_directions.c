@@ -191,6 +191,22 @@ static void empty_batch(void) {
   }
 }
 
+/* An image that is too large for 64 bits is refused, even where there is none. */
+static void empty_batch_of_huge_images(void) {
+  tc_buffer *nothing = NULL, *dW = NULL;
+  CHECK_OK(tc_buffer_wrap(ctx, NULL, 0, &nothing));
+  CHECK_OK(tc_buffer_alloc(ctx, 2, &dW));
+  const int64_t side[] = {(int64_t)1 << 20, (int64_t)1 << 40};
+  for (size_t i = 0; i < COUNT(side); i++) {
+    const int64_t s = side[i];
+    const tc_status_t status = tc_conv2d_backward_weight(ctx, nothing, nothing, dW, NULL, 0, 1, 1, s, s, 1, 1, 0, 0, 1, 1, s, s);
+    CHECK_INT(status, i == 0 ? TC_OK : TC_ERROR_SHAPE);
+  }
+  CHECK_CONTAINS(tc_last_error(), "in_channels*H*W is 2^63 or more");
+  CHECK_OK(tc_buffer_free(ctx, nothing));
+  CHECK_OK(tc_buffer_free(ctx, dW));
+}
+
 /* Pixels that no output sees have the gradient +0, to the bit. */
 static void unseen_pixels(void) {
   conv_case c = conv_make(CONV_BACKWARD_INPUT, (conv_shape){1, 3, 4, 8, 9, 1, 1, 0, 0, 3, 2, 1});
@@ -462,6 +478,7 @@ int main(int argc, char **argv) {
                                {"one_special_element", one_special_element},
                                {"subnormals", subnormals},
                                {"empty_batch", empty_batch},
+                               {"empty_batch_of_huge_images", empty_batch_of_huge_images},
                                {"unseen_pixels", unseen_pixels},
                                {"long_sums", long_sums},
                                {"swallowed", swallowed},

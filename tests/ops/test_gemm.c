@@ -160,6 +160,21 @@ static void empty(void) {
   }
 }
 
+/* An empty operand needs no memory, and its offset may be any. */
+static void empty_operands(void) {
+  tc_buffer *nothing = NULL, *C = NULL;
+  CHECK_OK(tc_buffer_wrap(ctx, NULL, 0, &nothing));
+  CHECK_OK(tc_buffer_alloc(ctx, 12 * 2, &C));
+  tc_gemm_desc desc = TC_GEMM_DESC_INIT;
+  desc.M = 3;
+  desc.N = 4;
+  CHECK_OK(tc_gemm(ctx, &desc, nothing, nothing, C));
+  desc.a_offset = desc.b_offset = INT64_MAX;
+  CHECK_OK(tc_gemm(ctx, &desc, nothing, nothing, C));
+  CHECK_OK(tc_buffer_free(ctx, nothing));
+  CHECK_OK(tc_buffer_free(ctx, C));
+}
+
 /* alpha = 0: A and B are not read: they may not even be readable. beta = 0 then writes +0, over NaN too. */
 static void alpha_zero(void) {
   static const float betas[] = {0, 1, -2};
@@ -328,6 +343,7 @@ int main(int argc, char **argv) {
                                {"one_special_element", one_special_element},
                                {"nan_rows", nan_rows},
                                {"empty", empty},
+                               {"empty_operands", empty_operands},
                                {"alpha_zero", alpha_zero},
                                {"zero_is_positive", zero_is_positive},
                                {"long_sums", long_sums},

@@ -36,6 +36,16 @@ static void open_errors(void) {
   }
 }
 
+/* The search for a backend that works here is no failure. */
+static void open_keeps_sentence(void) {
+  tc_context *ctx = NULL;
+  unsetenv("TC_BACKEND");
+  CHECK_STATUS(tc_init(NULL), TC_ERROR_ARGUMENT);
+  CHECK_OK(tc_init(&ctx));
+  CHECK_STRING(tc_last_error(), "tc_init: out is NULL");
+  CHECK_OK(tc_shutdown(ctx));
+}
+
 /* Every call on a closed context answers CLOSED, by its name; buffers still map, and go one by one. */
 static void closed(void) {
   tc_context *ctx = open_context();
@@ -192,6 +202,7 @@ static void batches(void) {
 int main(int argc, char **argv) {
   static const test tests[] = {{"open_and_close", open_and_close},
                                {"open_errors", open_errors},
+                               {"open_keeps_sentence", open_keeps_sentence},
                                {"closed", closed},
                                {"threads", threads},
                                {"device_info", device_info},

@@ -6,7 +6,7 @@
 #define ISA neon
 #define LANES 4
 #define MR 6
-#define NV 4
+#define NR 16
 
 #include <arm_neon.h>
 #include <stdint.h>

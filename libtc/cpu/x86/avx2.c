@@ -6,7 +6,7 @@
 #define ISA avx2
 #define LANES 8
 #define MR 6
-#define NV 2
+#define NR 16
 
 #include <immintrin.h>
 #include <stdint.h>

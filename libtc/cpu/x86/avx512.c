@@ -6,7 +6,7 @@
 #define ISA avx512
 #define LANES 16
 #define MR 12
-#define NV 2
+#define NR 32
 
 #include <immintrin.h>
 #include <stdint.h>
