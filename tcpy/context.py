@@ -6,7 +6,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from ctypes import byref, c_int64, c_void_p, sizeof
 from typing import NoReturn, TypeAlias, TypedDict
 
@@ -195,10 +195,10 @@ class Context:
         try:
             yield self
         finally:
-            self._batch = None
             try:
                 lib.tc_batch_end(self._handle)
             finally:
+                self._batch = None
                 self._free(held)
 
     def _wrap(self, address: int, nbytes: int) -> int:
@@ -210,15 +210,21 @@ class Context:
 
     def _release(self, operands: list[Operand]) -> None:
         """Let go of a call's operands; inside a batch, when it ends."""
-        if self._batch is None:
+        batch = self._batch
+        if batch is None:
             self._free(operands)
-        else:
-            self._batch += operands
+            return
+        batch.extend(operands)
+        if self._batch is not batch:  # another thread ended it meanwhile, and may have looked before
+            self._free(batch)
 
     def _free(self, operands: list[Operand]) -> None:
-        for wrapped, _ in operands:
-            if wrapped:
-                lib.tc_buffer_free(self._handle, wrapped)
+        """Take each one out and free it. Two threads may do so at once: a lock could be held over a fork."""
+        with suppress(IndexError):
+            while True:
+                wrapped, _ = operands.pop()
+                if wrapped:
+                    lib.tc_buffer_free(self._handle, wrapped)
 
     def __enter__(self) -> Context:
         return self
