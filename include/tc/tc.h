@@ -24,7 +24,8 @@
  *   Printing    The library prints nothing, unless TC_VERBOSE=1: then one line on stderr for each op that succeeds. It never aborts.
  *
  * Environment, read by tc_init and tc_init_backend. An unset or empty variable has no effect; an unknown value, or one that this
- * machine can't do, is TC_ERROR_ENVIRONMENT, and the sentence says what is allowed (but TC_BACKEND=metal where it isn't built: UNSUPPORTED).
+ * machine can't do, is TC_ERROR_ENVIRONMENT, and the sentence says what is allowed. (TC_BACKEND=metal in a library without Metal is
+ * UNSUPPORTED.)
  *   TC_BACKEND=cpu|metal          what TC_BACKEND_AUTO takes
  *   TC_CPU_ISA=generic|avx2|avx512|neon   the CPU kernels to use, instead of the best ones this machine has
  *   TC_NUM_THREADS=1..1024        threads of a new context, instead of one for each CPU the process may use
