@@ -113,7 +113,8 @@ static tc_status_t backward_weight(const layer *l) {
   return tc_conv2d_backward_weight(l->ctx, l->X, l->Y, l->dW, l->scratch_col, SIZES);
 }
 
-/* ---- The same in double, for one element -------------------------------------------------------------------------------------- */
+/* ---- The same in double, for one element --------------------------------------------------------------------------------------
+ */
 
 static double pixel(const layer *l, int channel, int row, int column) {
   int inside = row >= 0 && row < SIZE && column >= 0 && column < SIZE;

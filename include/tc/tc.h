@@ -15,13 +15,14 @@
  *               NaN, infinities and subnormals are kept as IEEE 754 says; overflow gives +-inf. A NaN in a result is always the
  *               quiet one with sign and payload 0 (fp16 0x7e00, fp32 0x7fc00000).
  *   Determinism The same call on the same backend and ISA gives the same bits, on any number of threads.
- *   Errors      Every function that can fail returns a tc_status_t, and then tc_last_error() has the sentence. Errors found before the
- *               work starts (arguments, memory, unsupported) leave all outputs untouched; that is every error except
+ *   Errors      Every function that can fail returns a tc_status_t, and then tc_last_error() has the sentence. Errors found before
+ *               the work starts (arguments, memory, unsupported) leave all outputs untouched; that is every error except
  *               TC_ERROR_DEVICE and TC_ERROR_TIMEOUT, after which outputs are unspecified and the context only fails.
  *   Completion  A call has finished when it returns (between tc_batch_begin and tc_batch_end: when tc_batch_end returns).
  *   Overlap     Outputs and scratch may overlap no other operand, judged by addresses from the first to the last byte touched.
  *               Inputs may overlap inputs.
- *   Printing    The library prints nothing, unless TC_VERBOSE=1: then one line on stderr for each op that succeeds. It never aborts.
+ *   Printing    The library prints nothing, unless TC_VERBOSE=1: then one line on stderr for each op that succeeds. It never
+ *               aborts.
  *
  * Environment, read by tc_init and tc_init_backend. An unset or empty variable has no effect; an unknown value, or one that this
  * machine can't do, is TC_ERROR_ENVIRONMENT, and the sentence says what is allowed. (TC_BACKEND=metal in a library without Metal is
@@ -48,7 +49,7 @@
 extern "C" {
 #endif
 
-/* ---- Version ---------------------------------------------------------------------------------------------------------------- */
+/* ---- Version ----------------------------------------------------------------------------------------------------------------- */
 
 #define TC_VERSION_MAJOR 0
 #define TC_VERSION_MINOR 1
@@ -63,7 +64,7 @@ TC_API int32_t tc_api_version(void);
 /* "MAJOR.MINOR.PATCH" of the library that is loaded; static storage. Thread-safety: any thread. */
 TC_API const char *tc_version(void);
 
-/* ---- Status ----------------------------------------------------------------------------------------------------------------- */
+/* ---- Status ------------------------------------------------------------------------------------------------------------------ */
 
 /* The numbers are frozen. */
 typedef enum tc_status_t {
@@ -90,7 +91,7 @@ TC_API const char *tc_status_string(tc_status_t status);
  * first failure; a later success keeps it. Valid until the thread's next failure. Thread-safety: each thread has its own. */
 TC_API const char *tc_last_error(void);
 
-/* ---- fp16 conversions --------------------------------------------------------------------------------------------------------- */
+/* ---- fp16 conversions -------------------------------------------------------------------------------------------------------- */
 
 /* Exact. A signalling NaN becomes quiet; payloads are kept. Thread-safety: any thread. */
 TC_API float tc_f16_to_f32(uint16_t half);
@@ -102,7 +103,7 @@ TC_API uint16_t tc_f32_to_f16(float value);
 TC_API void tc_convert_f16_to_f32(const uint16_t *src, float *dst, size_t n);
 TC_API void tc_convert_f32_to_f16(const float *src, uint16_t *dst, size_t n);
 
-/* ---- Context ------------------------------------------------------------------------------------------------------------------ */
+/* ---- Context ----------------------------------------------------------------------------------------------------------------- */
 
 typedef enum tc_backend_t {
   TC_BACKEND_AUTO = 0, /* the first of Metal, CPU that works here, or what TC_BACKEND says */
@@ -117,7 +118,8 @@ typedef enum tc_backend_t {
 typedef struct tc_context tc_context;
 
 /* Opens the best backend that works here. *out is the context, owned by the caller until tc_shutdown; NULL on failure.
- * Errors: ARGUMENT (out is NULL), ENVIRONMENT, MEMORY, UNSUPPORTED (TC_BACKEND names a backend that isn't built), NO_DEVICE, DEVICE. */
+ * Errors: ARGUMENT (out is NULL), ENVIRONMENT, MEMORY, UNSUPPORTED (TC_BACKEND names a backend that isn't built), NO_DEVICE,
+ * DEVICE. */
 TC_API tc_status_t tc_init(tc_context **out);
 
 /* The same for one backend. TC_BACKEND_AUTO is tc_init. */
@@ -153,7 +155,7 @@ TC_API tc_status_t tc_context_get_threads(tc_context *ctx, int64_t *out);
 /* Frees the workspace that the context keeps from call to call. Errors: ARGUMENT, CLOSED. */
 TC_API tc_status_t tc_context_trim(tc_context *ctx);
 
-/* ---- Buffers ------------------------------------------------------------------------------------------------------------------ */
+/* ---- Buffers ----------------------------------------------------------------------------------------------------------------- */
 
 /* Memory that calls read and write. A buffer keeps its context's memory alive.
  * Thread-safety: a buffer may be used by several calls at once while none writes what another one reads or writes; it must not be
@@ -165,8 +167,8 @@ typedef struct tc_buffer tc_buffer;
 TC_API tc_status_t tc_buffer_alloc(tc_context *ctx, size_t bytes, tc_buffer **out);
 
 /* The caller's memory, without a copy; it must outlive the buffer. On the CPU any address will do (a tensor's alignment is checked
- * when it is used, and memory that is only read may be read-only); ptr may be NULL if bytes is 0. Metal: ptr and bytes must be multiples
- * of the page. *out is NULL on failure. Errors: ARGUMENT, ALIGNMENT, MEMORY, CLOSED. */
+ * when it is used, and memory that is only read may be read-only); ptr may be NULL if bytes is 0. Metal: ptr and bytes must be
+ * multiples of the page. *out is NULL on failure. Errors: ARGUMENT, ALIGNMENT, MEMORY, CLOSED. */
 TC_API tc_status_t tc_buffer_wrap(tc_context *ctx, void *ptr, size_t bytes, tc_buffer **out);
 
 /* The CPU's pointer to the buffer's memory, without a copy, stable until the buffer is freed; there is no unmap. Also after
@@ -180,7 +182,7 @@ TC_API size_t tc_buffer_size(const tc_buffer *buf);
  * tc_shutdown. Errors: ARGUMENT (ctx is NULL or not the buffer's; nothing is freed). */
 TC_API tc_status_t tc_buffer_free(tc_context *ctx, tc_buffer *buf);
 
-/* ---- Descriptors -------------------------------------------------------------------------------------------------------------- */
+/* ---- Descriptors ------------------------------------------------------------------------------------------------------------- */
 
 /* A descriptor starts with struct_size, the sizeof of the program's header. A shorter struct (an older program) is filled up with
  * zeros; in a longer one (a newer program) the bytes this library doesn't know must be 0, else TC_ERROR_UNSUPPORTED;
@@ -200,7 +202,7 @@ typedef enum tc_math_mode_t {
   TC_MATH_FAST = 3           /* allows less accurate products; no backend makes use of it yet */
 } tc_math_mode_t;
 
-/* ---- GEMM --------------------------------------------------------------------------------------------------------------------- */
+/* ---- GEMM -------------------------------------------------------------------------------------------------------------------- */
 
 /* C = alpha * op(A) * op(B) + beta * C, with op(A) [M,K], op(B) [K,N], C [M,N].
  * A is stored [M,K], or [K,M] if transpose_a; B [K,N], or [N,K] if transpose_b; C always [M,N].
@@ -255,9 +257,9 @@ typedef struct tc_gemm_batched_desc {
 TC_API tc_status_t tc_gemm_batched(tc_context *ctx, const tc_gemm_batched_desc *desc, const tc_buffer *A, const tc_buffer *B,
                                    tc_buffer *C);
 
-/* ---- Convolution: sizes ------------------------------------------------------------------------------------------------------- */
+/* ---- Convolution: sizes ------------------------------------------------------------------------------------------------------ */
 
-/* Output size along one axis: floor((size + 2*pad - kernel) / stride) + 1, a true floor (size 4, kernel 6, pad 0, stride 3 gives 0).
+/* Output size along one axis: floor((size + 2*pad - kernel) / stride) + 1, a true floor (size 4, kernel 6, stride 3 gives 0).
  * A result under 1 means that there is no output. INT64_MIN (and tc_last_error) if size or kernel < 1, pad < 0, stride < 1, or the
  * sum overflows. Thread-safety: any thread, here and below. */
 TC_API int64_t tc_conv2d_out_dim(int64_t size, int64_t kernel, int64_t pad, int64_t stride);
@@ -269,12 +271,12 @@ TC_API size_t tc_conv2d_scratch_col_bytes(int64_t batch, int64_t in_channels, in
 /* Bytes of scratch_dX_f32: batch * in_channels * H * W * 4. SIZE_MAX as above. */
 TC_API size_t tc_conv2d_scratch_dx_bytes(int64_t batch, int64_t in_channels, int64_t H, int64_t W);
 
-/* ---- Convolution -------------------------------------------------------------------------------------------------------------- */
+/* ---- Convolution ------------------------------------------------------------------------------------------------------------- */
 
 /* Cross-correlation, as deep-learning frameworks mean it; all tensors fp16, NCHW:
  *   Y[n,o,y,x] = bias[o] + sum over i,ky,kx of weight[o,i,ky,kx] * X[n, i, y*stride_h - pad_h + ky, x*stride_w - pad_w + kx]
- * where X is 0 outside of its H x W pixels. Those zeros take part in forward and backward_weight (an infinite weight over padding gives
- * NaN); backward_input sums real pairs only.
+ * where X is 0 outside of its H x W pixels. Those zeros take part in forward and backward_weight (an infinite weight over padding
+ * gives NaN); backward_input sums real pairs only.
  *   batch       >= 0 (0: nothing is written, and dW is 0). Every other size >= 1, paddings >= 0, strides >= 1.
  *   out_H/out_W must be tc_conv2d_out_dim(H, kH, pad_h, stride_h) and the same for W, and at least 1.
  *   bias        [out_channels] or NULL.
@@ -304,8 +306,8 @@ TC_API tc_status_t tc_conv2d_backward_weight(tc_context *ctx, const tc_buffer *X
 
 /* One problem for all three directions. All fields are frozen; those marked (later) must keep their INIT value for now, or the call
  * answers TC_ERROR_UNSUPPORTED and names the field.
- *   weight      [out_channels, in_channels/groups, kH, kW]; output channel o sees the input channels of group o / (out_channels/groups).
- *               groups must divide both channel counts; groups = in_channels is depthwise.
+ *   weight      [out_channels, in_channels/groups, kH, kW]; output channel o sees the input channels of group
+ *               o / (out_channels/groups). groups must divide both channel counts; groups = in_channels is depthwise.
  *   paddings    top/bottom along H, left/right along W. (later: unequal ones)
  *   dilation    1 = dense. (later: > 1)
  *   layout      of X, Y and their gradients. (later: NHWC)
@@ -346,10 +348,10 @@ TC_API tc_status_t tc_conv2d_backward_input_desc(tc_context *ctx, const tc_conv2
 TC_API tc_status_t tc_conv2d_backward_weight_desc(tc_context *ctx, const tc_conv2d_desc *desc, const tc_buffer *X,
                                                   const tc_buffer *dY, tc_buffer *dW, tc_buffer *scratch_col);
 
-/* ---- Batches of calls --------------------------------------------------------------------------------------------------------- */
+/* ---- Batches of calls -------------------------------------------------------------------------------------------------------- */
 
 /* Between begin and end a GPU may run the context's calls without waiting for each one: outputs and device errors are there when
- * tc_batch_end returns, and operands must live until then. Calls run in order, as if each waited. The CPU backend has nothing to defer.
+ * tc_batch_end returns, and operands must live until then. Calls run in order, as if each waited. The CPU has nothing to defer.
  * Batches don't nest. Errors: ARGUMENT, CLOSED, STATE, DEVICE, TIMEOUT. */
 TC_API tc_status_t tc_batch_begin(tc_context *ctx);
 TC_API tc_status_t tc_batch_end(tc_context *ctx);

@@ -4,8 +4,8 @@
  *   forward          Y[o, (n,p)]     = weight[o, (i,t)]  *  col[(i,t), (n,p)]
  *   backward_weight  dW[o, (i,t)]    = dY[o, (n,p)]      *  col[(i,t), (n,p)]^T
  *   backward_input   dCol[(i,t), p]  = weight[o, (i,t)]^T * dY[o, p], for each image; dX[i] = sum over t of dCol moved by the tap
- * where col[(i,t), (n,p)] is the pixel of channel i that tap t sees at output pixel p of image n, or 0 over padding. Rows of col are
- * gathered while they are packed, and rows of dCol are added to dX as they come, so neither is ever stored.
+ * where col[(i,t), (n,p)] is the pixel of channel i that tap t sees at output pixel p of image n, or 0 over padding. Rows of col
+ * are gathered while they are packed, and rows of dCol are added to dX as they come, so neither is ever stored.
  */
 #include <string.h>
 
@@ -223,8 +223,9 @@ tc_status_t tc_cpu_conv2d_backward_weight(void *state, const tc_conv2d_desc *d, 
 
 /* ---- Gradient of the input ---- */
 
-/* A task computes a part of dX: some rows of some channels of some images. It sums them in fp64. Each element takes its taps in an order
- * that doesn't depend on the part: an image's output pixels stand in one block of columns, or in blocks that no other image shares. */
+/* A task computes a part of dX: some rows of some channels of some images. It sums them in fp64. Each element takes its taps in an
+ * order that doesn't depend on the part: an image's output pixels stand in one block of columns, or in blocks that no other image
+ * shares. */
 typedef struct part_sizes {
   int64_t images, channels, rows;
 } part_sizes;

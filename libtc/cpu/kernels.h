@@ -21,8 +21,8 @@ typedef void tc_narrow_kernel(int64_t n, const float *src, uint16_t *dst);
 typedef void tc_add_kernel(int64_t n, const float *src, double *dst);
 typedef void tc_round_kernel(int64_t n, const double *src, float *dst);
 
-/* The block sizes, the same for every ISA, since the order of sums follows from them: the most products that one fp32 sum takes, and the
- * block of dCol (rows by pixels) that is computed at once. The latter are multiples of every mr and nr. */
+/* The block sizes, the same for every ISA, since the order of sums follows from them: the most products that one fp32 sum takes,
+ * and the block of dCol (rows by pixels) that is computed at once. The latter are multiples of every mr and nr. */
 enum { TC_KC = 256, TC_MC = 192, TC_NC = 256 };
 
 typedef struct tc_cpu_kernels {

@@ -43,8 +43,8 @@ static int64_t affinity(void) {
   return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 0;
 }
 
-/* The quota of the topmost control group that is seen here, a container's own, in whole CPUs, rounded up; 0 if there is none. Version 2 has "quota period" in one file, with
- * "max" for none; version 1 has one file for each, with -1 for none. */
+/* The quota of the topmost control group that is seen here, a container's own, in whole CPUs, rounded up; 0 if there is none.
+ * Version 2 has "quota period" in one file, with "max" for none; version 1 has one file for each, with -1 for none. */
 static int64_t quota(void) {
   static const char *const files[][2] = {{"/sys/fs/cgroup/cpu.max", NULL},
                                          {"/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "/sys/fs/cgroup/cpu/cpu.cfs_period_us"}};

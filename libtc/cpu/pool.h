@@ -7,8 +7,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* A small thread pool. The caller takes part in its own job and could finish it alone; workers are started when first needed, run in the
- * default floating-point environment with signals blocked (other than those of faults), and sleep between jobs. */
+/* A small thread pool. The caller takes part in its own job and could finish it alone; workers are started when first needed, run
+ * in the default floating-point environment with signals blocked (other than those of faults), and sleep between jobs. */
 typedef struct tc_pool {
   pthread_mutex_t owner;   /* held by the call that has the workers, and while their number changes */
   _Atomic int64_t threads; /* wanted, the caller among them */
@@ -22,7 +22,8 @@ typedef struct tc_pool {
   bool stopping;
 } tc_pool;
 
-/* One task of a job: 0 <= task < tasks, and 0 <= thread < the participants of tc_pool_run, distinct for threads that run at once. */
+/* One task of a job: 0 <= task < tasks, and 0 <= thread < the participants of tc_pool_run, distinct for threads that run at once.
+ */
 typedef void tc_pool_task(void *arg, int64_t task, int64_t thread);
 
 void tc_pool_init(tc_pool *pool, int64_t threads);

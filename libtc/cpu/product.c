@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Blocking after Goto and van de Geijn, "Anatomy of high-performance matrix multiplication" (ACM TOMS 34(3), 2008): packed panels of A
- * (mr rows) and B (nr columns), of TC_KC terms, meet in a register tile. Each task computes one cache tile of C with all its terms, so tasks
- * share nothing, and the bits don't depend on who runs them: each element is the fp64 sum, in rising k, of fp32 sums of TC_KC terms.
+ * Blocking after Goto and van de Geijn, "Anatomy of high-performance matrix multiplication" (ACM TOMS 34(3), 2008): packed panels
+ * of A (mr rows) and B (nr columns), of TC_KC terms, meet in a register tile. Each task computes one cache tile of C with all its
+ * terms, so tasks share nothing, and the bits don't depend on who runs them: each element is the fp64 sum, in rising k, of fp32
+ * sums of TC_KC terms.
  */
 #include "cpu/product.h"
 
@@ -54,7 +55,8 @@ typedef struct strip {
   int64_t item, first, n, k, kn;
 } strip;
 
-/* A packed strip: term p of column x (or row x) is data[x / width * panel + x % width + p * ld]. Zeros follow up to a multiple of width. */
+/* A packed strip: term p of column x (or row x) is data[x / width * panel + x % width + p * ld]. Zeros follow up to a multiple of
+ * width. */
 typedef struct packed {
   const float *data;
   int64_t panel, ld;
@@ -149,7 +151,8 @@ void tc_block_run(const tc_cpu_kernels *kernels, const tc_product *product, cons
 
 /* ---- Pieces of K ---- */
 
-/* A product with few elements of C and long sums is cut along k into pieces, whose sums are kept in fp64 and then added in order. */
+/* A product with few elements of C and long sums is cut along k into pieces, whose sums are kept in fp64 and then added in order.
+ */
 enum { PIECE_TERMS_MIN = 2048, PIECES_MAX = 32, SPLIT_ELEMENTS_MAX = 1 << 18, PARTIAL_BYTES_MAX = 1 << 26 };
 
 static int64_t piece_count(const tc_product *product) {
@@ -182,8 +185,8 @@ static int64_t even_part(int64_t extent, int64_t limit, int64_t unit) {
   return round_up(ceil_div(extent, ceil_div(extent, limit)), unit);
 }
 
-/* A tile's packing costs a.cost/nc + b.cost/mc for each product, and mc*nc is given by the caches: so mc/nc = b.cost/a.cost is the best,
- * unless M or N is shorter. */
+/* A tile's packing costs a.cost/nc + b.cost/mc for each product, and mc*nc is given by the caches: so mc/nc = b.cost/a.cost is the
+ * best, unless M or N is shorter. */
 static void largest_tile(const product_job *job, int64_t *mc, int64_t *nc) {
   const tc_product *p = job->product;
   const int64_t mr = job->kernels->mr, nr = job->kernels->nr;

@@ -2,8 +2,8 @@
  *
  * The one matrix product behind GEMM and all three convolutions: C[i,j] = sum over k of A[i,k] * B[k,j], for each of several items
  * (the matrices of a batch, or the groups of a convolution). Where A, B and C come from and go to is a function: an operand is read
- * by rows into fp32, a result is handed over by rows of fp32. So an im2col matrix is never built; its rows are gathered when a block of
- * it is packed.
+ * by rows into fp32, a result is handed over by rows of fp32. So an im2col matrix is never built; its rows are gathered when a
+ * block of it is packed.
  */
 #ifndef TC_CPU_PRODUCT_H
 #define TC_CPU_PRODUCT_H
