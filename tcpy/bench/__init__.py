@@ -1,0 +1,1 @@
+"""Speed beside other libraries: ``python -m tcpy bench``."""
