@@ -23,8 +23,8 @@ SAMPLE_SECONDS = 2e-3  # a sample takes at least as long, by calling again
 WAKE_SECONDS = 12e-3
 FIRST_CALL_SECONDS = 0.5  # a first call that takes longer isn't repeated only to warm up
 SETTLE_SECONDS, SETTLE_STEPS = 2e-3, 100  # how long to wait for another library's threads, and how often
-# Involuntary context switches in a second that a free machine makes too, for moments: a shorter sample may have none,
-# and if another process takes whole time slices of 3 ms instead, a longer one is off by 15% at most.
+# Involuntary context switches in a second that a free machine makes too, for moments. The time of an entry's fastest
+# sample says how many all may have: none where that is under 20 ms.
 HARMLESS_SWITCHES = 50
 
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # of glibc's malloc.h
@@ -42,7 +42,7 @@ def keep_freed_memory() -> bool:
 
 class Sample(NamedTuple):
     seconds: float  # of one call
-    clean: bool  # no thread had to make way for another process, or so seldom that it hardly matters
+    switches: int  # how often a thread of this process had to make way
 
 
 @dataclass
@@ -58,19 +58,25 @@ class Entry:
     samples: dict[int, Sample] = field(default_factory=dict)
 
     @property
+    def clean(self) -> dict[int, Sample]:
+        """The samples that no other process disturbed."""
+        fastest = min((sample.seconds for sample in self.samples.values()), default=0.0)
+        allowed = HARMLESS_SWITCHES * self.repeats * fastest
+        return {number: sample for number, sample in self.samples.items() if sample.switches <= allowed}
+
+    @property
     def noisy(self) -> bool:
-        """Whether all samples have context switches, so that all count."""
-        return not any(sample.clean for sample in self.samples.values())
+        """Whether there are none, so that all count."""
+        return not self.clean
 
     @property
     def dropped(self) -> int:
-        return 0 if self.noisy else sum(not sample.clean for sample in self.samples.values())
+        return 0 if self.noisy else len(self.samples) - len(self.clean)
 
     @property
     def median(self) -> float:
         """Seconds of a call."""
-        samples = self.samples.values()
-        return float(np.median([sample.seconds for sample in samples if sample.clean or self.noisy]))
+        return float(np.median([sample.seconds for sample in (self.clean or self.samples).values()]))
 
 
 class Ratio(NamedTuple):
@@ -84,9 +90,9 @@ class Ratio(NamedTuple):
 
 
 def ratio(ours: Entry, other: Entry) -> Ratio:
-    pairs = [(ours.samples[number], theirs) for number, theirs in other.samples.items()]
-    clean = [(our, theirs) for our, theirs in pairs if our.clean and theirs.clean]
-    quotients = [theirs.seconds / our.seconds for our, theirs in clean or pairs]
+    clean = ours.clean.keys() & other.clean.keys()
+    rounds = clean or other.samples.keys()
+    quotients = [other.samples[number].seconds / ours.samples[number].seconds for number in rounds]
     low, median, high = np.percentile(quotients, [25, 50, 75])
     return Ratio(float(low), float(median), float(high), len(quotients), not clean)
 
@@ -100,7 +106,7 @@ def time_calls(call: Call, count: int) -> Sample:
     for _ in repeat(None, count):
         call()
     seconds = time.perf_counter() - start
-    return Sample(seconds / count, _switches() - switches <= HARMLESS_SWITCHES * seconds)
+    return Sample(seconds / count, _switches() - switches)
 
 
 def warm_up(entry: Entry) -> Any:
@@ -150,7 +156,7 @@ def take_turns(ours: Entry, others: Sequence[Entry], rounds: int, most: int) -> 
     runtime = ""
     with _no_garbage_collection():
         for number in range(most):
-            if sum(sample.clean for sample in ours.samples.values()) >= rounds:
+            if len(ours.clean) >= rounds:
                 break
             for entry in (ours, *others):
                 if entry.spent >= entry.budget:
