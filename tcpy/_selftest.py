@@ -124,7 +124,7 @@ def check_all(context: Context) -> Iterator[Result]:
 
 
 @contextmanager
-def _environment(name: str, value: str) -> Iterator[None]:
+def environment(name: str, value: str) -> Iterator[None]:
     before = os.environ.get(name)
     os.environ[name] = value
     try:
@@ -144,7 +144,7 @@ def contexts() -> Iterator[Context]:
             yield best
             return
     for isa in info["isas"]:
-        with _environment("TC_CPU_ISA", isa), Context(info["backend"]) as context:
+        with environment("TC_CPU_ISA", isa), Context(info["backend"]) as context:
             yield context
 
 

@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from .. import __version__
-from .._selftest import _environment
+from .._selftest import environment
 from ..context import Context
 from .measure import keep_freed_memory
 from .peers import PEERS, load_peers
@@ -183,7 +183,7 @@ def run(
         settings = replace(settings, rounds=repeats, most_rounds=2 * repeats)
     about = {"format": 1, "suite": suite, "batch": batch or chosen.batch, **asdict(settings)}
     about["freed_memory_kept"] = keep_freed_memory()
-    with _environment("TC_CPU_ISA", isa) if isa else nullcontext(), Context(threads=threads) as context:
+    with environment("TC_CPU_ISA", isa) if isa else nullcontext(), Context(threads=threads) as context:
         about |= _machine(context)
         found, absent = load_peers(peers, context.threads)
         bench = Bench(context, found, choose(context), settings, with_ways=suite == "overhead")
