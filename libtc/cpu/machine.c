@@ -61,9 +61,21 @@ static int64_t quota(void) {
   }
   return 0;
 }
+
+int tc_machine_cpu(void) { return sched_getcpu(); }
+
+void tc_machine_keep_off(int cpu, const pthread_t *threads, int64_t n) {
+  cpu_set_t set;
+  if (cpu < 0 || sched_getaffinity(0, sizeof set, &set) != 0) return;
+  CPU_CLR(cpu, &set);
+  if (CPU_COUNT(&set) == 0) return;
+  for (int64_t i = 0; i < n; i++) pthread_setaffinity_np(threads[i], sizeof set, &set);
+}
 #else
 static int64_t affinity(void) { return 0; }
 static int64_t quota(void) { return 0; }
+int tc_machine_cpu(void) { return -1; }
+void tc_machine_keep_off(int cpu, const pthread_t *threads, int64_t n) { (void)cpu, (void)threads, (void)n; }
 #endif
 
 int64_t tc_machine_cpus(void) {

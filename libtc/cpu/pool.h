@@ -7,18 +7,21 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* A small thread pool. The caller takes part in its own job and could finish it alone; workers are started when first needed, run
- * in the default floating-point environment with signals blocked (other than those of faults), and sleep between jobs. */
+/* A small thread pool. The caller takes part in its own job and finishes it alone if nobody else comes; workers are started when
+ * first needed, run in the default floating-point environment with signals blocked (other than those of faults), and sleep between
+ * jobs. */
 typedef struct tc_pool {
   pthread_mutex_t owner;   /* held by the call that has the workers, and while their number changes */
   _Atomic int64_t threads; /* wanted, the caller among them */
   pthread_t *workers;
   int64_t started;
+  int avoided; /* the CPU that all workers keep off, guarded by the owner's lock; -1: none */
 
-  pthread_mutex_t lock; /* guards all below */
+  pthread_mutex_t lock; /* guards changes of all below */
   pthread_cond_t posted, finished;
   struct tc_pool_job *job; /* NULL when there is nothing to join */
-  int64_t active;          /* workers inside the job */
+  _Atomic int64_t posts;   /* grows with each job, and when workers are to stop */
+  _Atomic int64_t active;  /* workers inside the job */
   bool stopping;
 } tc_pool;
 
