@@ -30,6 +30,7 @@ def cpu_flags() -> set[str]:
 ALLOWED_SKIPS = (
     (r"\bavx2\b", not {"avx2", "fma", "f16c"} <= cpu_flags()),
     (r"\bavx512\b", not {"avx512f", "avx512bw", "avx512dq", "avx512vl"} <= cpu_flags()),
+    (r"\bamxbf16\b", not {"amx_tile", "amx_bf16", "avx512f", "avx512bw", "avx512dq", "avx512vl"} <= cpu_flags()),
     (r"\bneon\b", platform.machine() != "aarch64"),
     (r"\bno C\+\+ compiler\b", not shutil.which("c++")),
     (r"\b[Mm]etal\b", sys.platform != "darwin"),

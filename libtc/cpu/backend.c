@@ -9,24 +9,49 @@
 
 /* ---- Choice of the ISA ---- */
 
-/* Fills in what the info says of them, and takes the wanted ISA, or the best one if none is wanted. */
-static tc_status_t choose_isa(tc_cpu *cpu, const char *wanted) {
-  const tc_cpu_kernels *best = NULL, *named = NULL;
-  tc_device_info *info = &cpu->info;
+static const tc_cpu_isa *isa_named(const char *name) {
+  for (int i = 0; i < tc_cpu_isa_count; i++) {
+    if (strcmp(tc_cpu_isas[i].name, name) == 0 && tc_cpu_isas[i].supported()) return &tc_cpu_isas[i];
+  }
+  return NULL;
+}
+
+static const char *refusal_of(const tc_cpu_isa *isa) { return isa->refusal ? isa->refusal() : NULL; }
+
+/* The last one that may be used without being named. What the operating system refuses is passed over, with a note if verbose. */
+static const tc_cpu_isa *best_isa(bool verbose) {
+  int i = tc_cpu_isa_count - 1;
+  for (;; i--) {
+    const tc_cpu_isa *isa = &tc_cpu_isas[i];
+    if (isa->only_if_named || !isa->supported()) continue;
+    const char *refusal = refusal_of(isa);
+    if (!refusal) return isa;
+    if (verbose) fprintf(stderr, "tc: %s kernels aren't used, the operating system refuses them, %s\n", isa->name, refusal);
+  }
+}
+
+static void list_isas(char *out, size_t size) {
   size_t length = 0;
   for (int i = 0; i < tc_cpu_isa_count; i++) {
-    const tc_cpu_kernels *kernels = tc_cpu_isas[i].kernels;
-    if (!tc_cpu_isas[i].supported()) continue;
-    length += (size_t)snprintf(info->isas + length, sizeof info->isas - length, "%s%s", length ? "," : "", kernels->isa);
-    best = kernels;
-    if (wanted && strcmp(wanted, kernels->isa) == 0) named = kernels;
+    if (tc_cpu_isas[i].supported())
+      length += (size_t)snprintf(out + length, size - length, "%s%s", length ? "," : "", tc_cpu_isas[i].name);
   }
-  TC_REQUIRE(!wanted || named, TC_ERROR_ENVIRONMENT, "TC_CPU_ISA=%.64s is none of the kernels that this machine can run, %s",
-             wanted, info->isas);
-  cpu->kernels = wanted ? named : best;
+}
+
+/* Takes the wanted ISA, or the best one if none is wanted, and fills in what the info says of them. */
+static tc_status_t choose_isa(tc_cpu *cpu, const char *wanted, bool verbose) {
+  tc_device_info *info = &cpu->info;
+  const tc_cpu_isa *isa = wanted ? isa_named(wanted) : best_isa(verbose);
+  const char *refusal = isa && wanted ? refusal_of(isa) : NULL;
+  list_isas(info->isas, sizeof info->isas);
+  TC_REQUIRE(isa, TC_ERROR_ENVIRONMENT, "TC_CPU_ISA=%.64s is none of the kernels that this machine can run, %s", wanted,
+             info->isas);
+  TC_REQUIRE(!refusal, TC_ERROR_ENVIRONMENT, "TC_CPU_ISA=%.64s is refused by this machine's operating system, %s", wanted, refusal);
+  cpu->kernels = isa->kernels;
+  cpu->split = isa->split;
   snprintf(info->isa_reason, sizeof info->isa_reason, wanted ? "TC_CPU_ISA=%s" : "best of %s", wanted ? wanted : info->isas);
-  snprintf(info->isa, sizeof info->isa, "%s", cpu->kernels->isa);
-  snprintf(info->kernel, sizeof info->kernel, "%s", cpu->kernels->gemm_name);
+  snprintf(info->isa, sizeof info->isa, "%s", isa->name);
+  snprintf(info->kernel, sizeof info->kernel, "%s", isa->split ? isa->split->name : isa->kernels->gemm_name);
   return TC_OK;
 }
 
@@ -39,7 +64,7 @@ static tc_status_t cpu_open(const tc_environment *environment, void **state) {
              "TC_CONV_PATH=col can't be done by the cpu backend, implicit can");
   tc_cpu *cpu = calloc(1, sizeof *cpu);
   TC_REQUIRE(cpu, TC_ERROR_MEMORY, "no memory for a CPU context");
-  const tc_status_t status = choose_isa(cpu, environment->cpu_isa);
+  const tc_status_t status = choose_isa(cpu, environment->cpu_isa, environment->verbose);
   if (status != TC_OK) {
     free(cpu);
     return status;

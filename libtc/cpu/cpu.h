@@ -5,13 +5,20 @@
 #include "backend.h"
 #include "cpu/kernels.h"
 #include "cpu/pool.h"
+#include "cpu/split.h"
 
 /* Memory for the time of a call. One block of each kind is kept for the next call. */
-typedef enum tc_workspace_kind { TC_WORKSPACE_THREADS, TC_WORKSPACE_PARTIALS, TC_WORKSPACE_KINDS } tc_workspace_kind;
+typedef enum tc_workspace_kind {
+  TC_WORKSPACE_THREADS,
+  TC_WORKSPACE_PARTIALS,
+  TC_WORKSPACE_PACKED,
+  TC_WORKSPACE_KINDS
+} tc_workspace_kind;
 
 /* The state of a CPU context. */
 typedef struct tc_cpu {
   const tc_cpu_kernels *kernels;
+  const tc_split_kernels *split; /* NULL if the ISA has no tiles */
   tc_pool pool;
   _Atomic(struct tc_workspace *) kept[TC_WORKSPACE_KINDS];
   tc_device_info info; /* all but threads */

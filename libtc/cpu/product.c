@@ -1,152 +1,70 @@
 /* SPDX-License-Identifier: MIT
  *
- * Blocking after Goto and van de Geijn, "Anatomy of high-performance matrix multiplication" (ACM TOMS 34(3), 2008): packed panels
- * of A (mr rows) and B (nr columns), of TC_KC terms, meet in a register tile. Each task computes one cache tile of C with all its
- * terms, so tasks share nothing, and the bits don't depend on who runs them: each element is the fp64 sum, in rising k, of fp32
- * sums of TC_KC terms.
+ * The product in cache tiles. Each task computes one tile of C with all its terms, so tasks share nothing, and the bits don't depend on
+ * who runs them: each element is summed in fp32 over chunks of k, in rising k, and these sums in fp64 (block.h).
  */
 #include "cpu/product.h"
 
 #include <string.h>
 
+#include "cpu/block.h"
 #include "cpu/integer.h"
 #include "status.h"
 
-/* ---- Workspace of a block ---- */
-
-/* The largest tile: the fp64 sums and A's panels stay in a second-level cache, B's panels are read once for each visit. */
-enum { TILE_ELEMENTS = 48 << 10, TILE_ROWS_MAX = 384, TILE_COLUMNS_MAX = 1024 };
-
-_Static_assert((int)TILE_ELEMENTS >= TC_MC * TC_NC && (int)TILE_ROWS_MAX >= TC_MC && (int)TILE_COLUMNS_MAX >= TC_NC,
-               "a block of dCol is no larger");
-
-/* Rows of packed operands lie an odd number of cache lines apart, so that they don't share cache sets. */
-enum { LINE = 16, STAGING_LD = TC_KC + LINE };
-
-typedef struct block_memory {
-  double *sums;   /* [m][ld], ld = n rounded up to nr */
-  float *a, *b;   /* packed operands */
-  float *staging; /* rows that wait to be transposed, or that leave the sums */
-} block_memory;
-
-static int64_t staging_floats(const tc_cpu_kernels *kernels) { return max(kernels->mr, kernels->nr) * STAGING_LD; }
-
-/* From one term to the next of a packed strip of n, zeros included, whose rows run along it. */
-static int64_t row_distance(int64_t n) { return (ceil_div(n, LINE) | 1) * LINE; }
-
-size_t tc_block_workspace_bytes(const tc_cpu_kernels *kernels) {
-  const int64_t floats = (row_distance(TILE_ROWS_MAX) + row_distance(TILE_COLUMNS_MAX)) * TC_KC + staging_floats(kernels);
-  return TILE_ELEMENTS * sizeof(double) + (size_t)floats * sizeof(float);
-}
-
-static block_memory carve(char *workspace) {
-  block_memory memory;
-  memory.sums = (double *)(void *)workspace;
-  memory.a = (float *)(memory.sums + TILE_ELEMENTS);
-  memory.b = memory.a + row_distance(TILE_ROWS_MAX) * TC_KC;
-  memory.staging = memory.b + row_distance(TILE_COLUMNS_MAX) * TC_KC;
-  return memory;
-}
-
-/* ---- Packing ---- */
-
-/* The part of an operand that is packed at once: n rows (of A) or columns (of B) from first on, kn terms from k on. */
-typedef struct strip {
-  int64_t item, first, n, k, kn;
-} strip;
-
-/* A packed strip: term p of column x (or row x) is data[x / width * panel + x % width + p * ld]. Zeros follow up to a multiple of
- * width. */
-typedef struct packed {
-  const float *data;
-  int64_t panel, ld;
-} packed;
-
-/* Rows run along the strip: they are packed as they are. */
-static packed pack_along(const tc_source *source, const strip *s, int64_t width, float *memory) {
-  const int64_t padded = round_up(s->n, width), ld = row_distance(padded);
-  for (int64_t p = 0; p < s->kn; p++) {
-    source->row(source->self, s->item, s->k + p, s->first, s->n, memory + p * ld);
-    for (int64_t x = s->n; x < padded; x++) memory[p * ld + x] = 0;
-  }
-  return (packed){memory, width, ld};
-}
-
-typedef float four __attribute__((vector_size(16)));
-typedef float unaligned_four __attribute__((vector_size(16), aligned(4), may_alias));
-
-#if defined(__clang__) || __GNUC__ >= 12
-#define PICK(a, b, i, j, k, l) __builtin_shufflevector(a, b, i, j, k, l)
-#else
-#define PICK(a, b, i, j, k, l) __builtin_shuffle(a, b, (__typeof__((a) < (a))){i, j, k, l})
-#endif
-
-/* dst[p][r] = src[r][p], for r and p < 4; rows of src are STAGING_LD apart, those of dst ld. */
-static inline void transpose_4x4(const float *src, float *dst, int64_t ld) {
-  const four r0 = *(const unaligned_four *)src, r1 = *(const unaligned_four *)(src + STAGING_LD);
-  const four r2 = *(const unaligned_four *)(src + 2 * STAGING_LD), r3 = *(const unaligned_four *)(src + 3 * STAGING_LD);
-  const four low01 = PICK(r0, r1, 0, 4, 1, 5), high01 = PICK(r0, r1, 2, 6, 3, 7);
-  const four low23 = PICK(r2, r3, 0, 4, 1, 5), high23 = PICK(r2, r3, 2, 6, 3, 7);
-  *(unaligned_four *)dst = PICK(low01, low23, 0, 1, 4, 5);
-  *(unaligned_four *)(dst + ld) = PICK(low01, low23, 2, 3, 6, 7);
-  *(unaligned_four *)(dst + 2 * ld) = PICK(high01, high23, 0, 1, 4, 5);
-  *(unaligned_four *)(dst + 3 * ld) = PICK(high01, high23, 2, 3, 6, 7);
-}
-
-/* panel[p][r] = staging[r][p], for r < width and p < kn. */
-static void transpose(const float *staging, int64_t width, int64_t kn, float *panel) {
-  const int64_t whole_r = width / 4 * 4, whole_p = kn / 4 * 4;
-  for (int64_t p = 0; p < whole_p; p += 4) {
-    for (int64_t r = 0; r < whole_r; r += 4) transpose_4x4(staging + r * STAGING_LD + p, panel + p * width + r, width);
-  }
-  for (int64_t p = 0; p < kn; p++) {
-    for (int64_t r = p < whole_p ? whole_r : 0; r < width; r++) panel[p * width + r] = staging[r * STAGING_LD + p];
-  }
-}
-
-/* Rows run along k: width of them are read, then transposed into a panel. */
-static packed pack_across(const tc_source *source, const strip *s, int64_t width, float *memory, float *staging) {
-  for (int64_t x = 0; x < s->n; x += width) {
-    const int64_t rows = min(width, s->n - x);
-    for (int64_t r = 0; r < rows; r++) source->row(source->self, s->item, s->first + x + r, s->k, s->kn, staging + r * STAGING_LD);
-    memset(staging + rows * STAGING_LD, 0, (size_t)((width - rows) * STAGING_LD) * sizeof(float));
-    transpose(staging, width, s->kn, memory + x * s->kn);
-  }
-  return (packed){memory, width * s->kn, width};
-}
-
-static packed pack(const tc_source *source, const strip *s, int64_t width, float *memory, float *staging) {
-  return source->rows_are_k ? pack_along(source, s, width, memory) : pack_across(source, s, width, memory, staging);
-}
+typedef struct product_job {
+  const tc_cpu_kernels *kernels;
+  const tc_product *product;
+  tc_split_plan *plan;         /* for tile products, else NULL */
+  int64_t mr, nr, columns_max; /* the register tile, and the widest block */
+  int64_t pieces, piece_terms; /* piece p has the terms from p * piece_terms on */
+  int64_t mc, nc;              /* tile of a task */
+  int64_t first;               /* item of this pass */
+  double *partials;            /* [item of the pass][pieces][M][N], if there are several pieces */
+} product_job;
 
 /* ---- Blocks ---- */
 
-/* sums = the block's terms k .. k_end-1; k is a multiple of TC_KC. */
-static void compute(const tc_cpu_kernels *kernels, const tc_product *product, const tc_block *block, int64_t k, int64_t k_end,
-                    const block_memory *memory) {
-  const int64_t mr = kernels->mr, nr = kernels->nr, ld = round_up(block->n, nr);
-  memset(memory->sums, 0, (size_t)(block->m * ld) * sizeof(double));
-  for (; k < k_end; k += TC_KC) {
-    const int64_t kn = min(TC_KC, k_end - k);
-    const packed a = pack(&product->a, &(strip){block->item, block->i, block->m, k, kn}, mr, memory->a, memory->staging);
-    const packed b = pack(&product->b, &(strip){block->item, block->j, block->n, k, kn}, nr, memory->b, memory->staging);
-    for (int64_t j = 0; j < block->n; j += nr) {
-      for (int64_t i = 0; i < block->m; i += mr) {
-        kernels->gemm(min(mr, block->m - i), kn, a.data + i / mr * a.panel, a.ld, b.data + j / nr * b.panel, b.ld,
-                      memory->sums + i * ld + j, ld);
-      }
-    }
+/* A task's own memory, in bytes from its start: sums, a row that leaves them, and the workspace of what computes them. */
+enum { ROW = TC_TILE_COLUMNS_MAX, AT_ROW = TC_TILE_ELEMENTS * 8, AT_REST = AT_ROW + ROW * 4 };
+
+size_t tc_block_workspace_bytes(const tc_cpu *cpu) {
+  return AT_REST + (cpu->split ? tc_split_bytes(cpu->kernels) : tc_panels_bytes(cpu->kernels));
+}
+
+static tc_sums sum_block(const product_job *job, const tc_block *block, int64_t k, int64_t k_end, char *workspace) {
+  double *sums = (double *)(void *)workspace;
+  if (job->plan) return tc_split_sum(job->plan, block, k, k_end, sums, workspace + AT_REST);
+  return tc_panels_sum(job->kernels, job->product, block, k, k_end, sums, workspace + AT_REST);
+}
+
+static void run_block(const product_job *job, const tc_block *block, char *workspace) {
+  const tc_product *p = job->product;
+  const tc_sums sums = sum_block(job, block, 0, p->K, workspace);
+  for (int64_t i = 0; i < block->m; i++) {
+    float *row = sums.single ? sums.single + i * sums.ld : (float *)(void *)(workspace + AT_ROW);
+    if (sums.wide) job->kernels->round(block->n, sums.wide + i * sums.ld, row);
+    p->c.row(p->c.self, block->item, block->i + i, block->j, block->n, row);
   }
 }
 
-void tc_block_run(const tc_cpu_kernels *kernels, const tc_product *product, const tc_block *block, char *workspace) {
-  const block_memory memory = carve(workspace);
-  compute(kernels, product, block, 0, product->K, &memory);
-  const int64_t ld = round_up(block->n, kernels->nr);
-  for (int64_t i = 0; i < block->m; i++) {
-    kernels->round(block->n, memory.sums + i * ld, memory.staging);
-    product->c.row(product->c.self, block->item, block->i + i, block->j, block->n, memory.staging);
+void tc_block_run(const tc_cpu *cpu, const tc_product *product, const tc_block *block, char *workspace) {
+  tc_split_plan plan;
+  product_job job = {.kernels = cpu->kernels, .product = product};
+  if (product->tiles) {
+    plan = tc_split_plan_of(cpu, product, block->m);
+    job.plan = &plan;
   }
+  run_block(&job, block, workspace);
+}
+
+/* ---- Whether tile products pay ---- */
+
+/* Fewer rows or columns leave tiles, and with them the work of packing, too little used; fewer terms leave a step mostly zeros. */
+static const struct { int64_t side, terms, multiplies; } least_for_tiles = {8, 16, 1 << 14};
+
+bool tc_tiles_pay(const tc_cpu *cpu, int64_t M, int64_t N, int64_t K) {
+  return cpu->split && min(M, N) >= least_for_tiles.side && K >= least_for_tiles.terms &&
+         (double)M * (double)N * (double)K >= (double)least_for_tiles.multiplies;
 }
 
 /* ---- Pieces of K ---- */
@@ -162,16 +80,7 @@ static int64_t piece_count(const tc_product *product) {
   return pieces < 1 ? 1 : pieces;
 }
 
-/* ---- The whole product ---- */
-
-typedef struct product_job {
-  const tc_cpu_kernels *kernels;
-  const tc_product *product;
-  int64_t pieces, piece_terms; /* piece p has the terms from p * piece_terms on */
-  int64_t mc, nc;              /* tile of a task */
-  int64_t first;               /* item of this pass */
-  double *partials;            /* [item of the pass][pieces][M][N], if there are several pieces */
-} product_job;
+/* ---- Tiles ---- */
 
 static int64_t item_tiles(const product_job *job) {
   return job->pieces * ceil_div(job->product->M, job->mc) * ceil_div(job->product->N, job->nc);
@@ -189,18 +98,18 @@ static int64_t even_part(int64_t extent, int64_t limit, int64_t unit) {
  * best, unless M or N is shorter. */
 static void largest_tile(const product_job *job, int64_t *mc, int64_t *nc) {
   const tc_product *p = job->product;
-  const int64_t mr = job->kernels->mr, nr = job->kernels->nr;
+  const int64_t mr = job->mr, nr = job->nr;
   int64_t rows = mr;
-  while ((rows + mr) * (rows + mr) * p->a.cost <= TILE_ELEMENTS * p->b.cost) rows += mr;
+  while ((rows + mr) * (rows + mr) * p->a.cost <= TC_TILE_ELEMENTS * p->b.cost) rows += mr;
   rows = min(rows, round_up(p->M, mr));
-  *nc = min(round_up(p->N, nr), round_down(min(TILE_ELEMENTS / rows, TILE_COLUMNS_MAX), nr));
-  *mc = min(round_up(p->M, mr), round_down(min(TILE_ELEMENTS / *nc, TILE_ROWS_MAX), mr));
+  *nc = min(round_up(p->N, nr), round_down(min(TC_TILE_ELEMENTS / rows, job->columns_max), nr));
+  *mc = min(round_up(p->M, mr), round_down(min(TC_TILE_ELEMENTS / *nc, TC_TILE_ROWS_MAX), mr));
 }
 
 /* Tiles of even size, the largest ones that give every thread some. */
 static void choose_tile(product_job *job, int64_t threads) {
   const tc_product *p = job->product;
-  const int64_t mr = job->kernels->mr, nr = job->kernels->nr;
+  const int64_t mr = job->mr, nr = job->nr;
   int64_t mc, nc;
   largest_tile(job, &mc, &nc);
   for (;;) {
@@ -228,14 +137,18 @@ static void tile_task(const void *arg, int64_t task, char *workspace) {
   const int64_t piece = task / (rows * columns) % job->pieces, item = job->first + task / (rows * columns * job->pieces);
   const tc_block block = {item, i, min(job->mc, p->M - i), j, min(job->nc, p->N - j)};
   if (job->pieces == 1) {
-    tc_block_run(job->kernels, p, &block, workspace);
+    run_block(job, &block, workspace);
     return;
   }
-  const block_memory memory = carve(workspace);
-  const int64_t k = piece * job->piece_terms, ld = round_up(block.n, job->kernels->nr);
-  compute(job->kernels, p, &block, k, min(k + job->piece_terms, p->K), &memory);
+  const int64_t k = piece * job->piece_terms;
+  const tc_sums sums = sum_block(job, &block, k, min(k + job->piece_terms, p->K), workspace);
   for (int64_t r = 0; r < block.m; r++) {
-    memcpy(partial_row(job, item, piece, i + r) + j, memory.sums + r * ld, (size_t)block.n * sizeof(double));
+    double *row = partial_row(job, item, piece, i + r) + j;
+    if (sums.wide) {
+      memcpy(row, sums.wide + r * sums.ld, (size_t)block.n * sizeof(double));
+    } else {
+      for (int64_t x = 0; x < block.n; x++) row[x] = (double)sums.single[r * sums.ld + x];
+    }
   }
 }
 
@@ -243,54 +156,126 @@ static void tile_task(const void *arg, int64_t task, char *workspace) {
 static void reduce_task(const void *arg, int64_t task, char *workspace) {
   const product_job *job = arg;
   const tc_product *p = job->product;
-  const block_memory memory = carve(workspace);
   const int64_t item = job->first + task / p->M, i = task % p->M;
-  const int64_t step = staging_floats(job->kernels);
-  for (int64_t j = 0; j < p->N; j += step) {
-    const int64_t n = min(step, p->N - j);
+  float *row = (float *)(void *)(workspace + AT_ROW);
+  for (int64_t j = 0; j < p->N; j += ROW) {
+    const int64_t n = min(ROW, p->N - j);
     double *sums = partial_row(job, item, 0, i) + j;
     for (int64_t piece = 1; piece < job->pieces; piece++) {
       const double *more = partial_row(job, item, piece, i) + j;
       for (int64_t x = 0; x < n; x++) sums[x] += more[x];
     }
-    job->kernels->round(n, sums, memory.staging);
-    p->c.row(p->c.self, item, i, j, n, memory.staging);
+    job->kernels->round(n, sums, row);
+    p->c.row(p->c.self, item, i, j, n, row);
   }
 }
 
-/* Passes over as many items as the cap on partial sums allows. */
-static tc_status_t run_pieces(product_job *job, const tc_team *team) {
-  const tc_product *p = job->product;
-  const int64_t item_bytes = job->pieces * p->M * p->N * (int64_t)sizeof(double);
-  const int64_t pass = min(p->items, PARTIAL_BYTES_MAX / item_bytes);
-  void *partials;
-  TC_TRY(tc_workspace_take(team->cpu, TC_WORKSPACE_PARTIALS, (size_t)(pass * item_bytes), &partials));
-  job->partials = partials;
-  for (; job->first < p->items; job->first += pass) {
-    const int64_t items = min(pass, p->items - job->first);
-    tc_team_run(team, items * item_tiles(job), tile_task, job);
-    tc_team_run(team, items * p->M, reduce_task, job);
+/* ---- Packing ahead ---- */
+
+/* An operand that several tiles need is packed before them, unless that takes too much memory. */
+enum { AHEAD_BYTES_MAX = 1 << 27 };
+
+typedef struct ahead_job {
+  const tc_split_plan *plan;
+  const tc_split_operand *operand;
+} ahead_job;
+
+static void ahead_task(const void *arg, int64_t task, char *workspace) {
+  const ahead_job *ahead = arg;
+  tc_split_ahead_task(ahead->plan, ahead->operand, task, workspace + AT_REST);
+}
+
+/* Bytes for an item of A (0) and of B (1), 0 if each task packs its own. */
+static void ahead_bytes(const product_job *job, int64_t bytes[2]) {
+  bytes[0] = bytes[1] = 0;
+  if (!job->plan) return;
+  if (job->nc < job->product->N) bytes[0] = tc_split_ahead_bytes(job->plan, &job->plan->a);
+  if (job->mc < job->product->M) bytes[1] = tc_split_ahead_bytes(job->plan, &job->plan->b);
+  for (int i = 0; i < 2; i++) {
+    if (bytes[i] > AHEAD_BYTES_MAX / 2) bytes[i] = 0;
   }
-  tc_workspace_give(team->cpu, TC_WORKSPACE_PARTIALS, partials);
-  return TC_OK;
+}
+
+static void pack_ahead(const product_job *job, const tc_team *team, int64_t items, const int64_t bytes[2], char *memory) {
+  tc_split_operand *const operands[] = {&job->plan->a, &job->plan->b};
+  job->plan->first_item = job->first;
+  for (int i = 0; i < 2; i++) {
+    if (!bytes[i]) continue;
+    const ahead_job ahead = {job->plan, operands[i]};
+    tc_split_ahead_place(job->plan, operands[i], items, memory + (i ? items * bytes[0] : 0));
+    tc_team_run(team, items * tc_split_ahead_tasks(job->plan, operands[i]), ahead_task, &ahead);
+  }
+}
+
+/* ---- The whole product ---- */
+
+/* Items of a pass: as many as the caps on partial sums and on packed operands allow. */
+static int64_t pass_items(const product_job *job, int64_t partial_bytes, int64_t packed_bytes) {
+  int64_t items = job->product->items;
+  if (partial_bytes) items = min(items, PARTIAL_BYTES_MAX / partial_bytes);
+  if (packed_bytes) items = min(items, AHEAD_BYTES_MAX / packed_bytes);
+  return items;
+}
+
+static void run_pass(const product_job *job, const tc_team *team, int64_t items) {
+  tc_team_run(team, items * item_tiles(job), tile_task, job);
+  if (job->pieces > 1) tc_team_run(team, items * job->product->M, reduce_task, job);
+}
+
+/* The memory that all tasks share, if any: partial sums and packed operands. */
+static tc_status_t run_passes(product_job *job, const tc_team *team) {
+  const tc_product *p = job->product;
+  int64_t bytes[2];
+  ahead_bytes(job, bytes);
+  const int64_t packed_bytes = bytes[0] + bytes[1];
+  const int64_t partial_bytes = job->pieces > 1 ? job->pieces * p->M * p->N * (int64_t)sizeof(double) : 0;
+  const int64_t pass = pass_items(job, partial_bytes, packed_bytes);
+  void *partials = NULL, *packed = NULL;
+  if (partial_bytes) TC_TRY(tc_workspace_take(team->cpu, TC_WORKSPACE_PARTIALS, (size_t)(pass * partial_bytes), &partials));
+  tc_status_t status = TC_OK;
+  if (packed_bytes) status = tc_workspace_take(team->cpu, TC_WORKSPACE_PACKED, (size_t)(pass * packed_bytes), &packed);
+  job->partials = partials;
+  for (; status == TC_OK && job->first < p->items; job->first += pass) {
+    const int64_t items = min(pass, p->items - job->first);
+    if (packed) pack_ahead(job, team, items, bytes, packed);
+    run_pass(job, team, items);
+  }
+  if (packed) tc_workspace_give(team->cpu, TC_WORKSPACE_PACKED, packed);
+  if (partials) tc_workspace_give(team->cpu, TC_WORKSPACE_PARTIALS, partials);
+  return status;
+}
+
+/* Where k is cut depends on the shape only. */
+static void cut_terms(product_job *job) {
+  const tc_product *p = job->product;
+  const int64_t kc = job->plan ? job->plan->kc : TC_KC;
+  job->pieces = piece_count(p);
+  job->piece_terms = round_up(ceil_div(p->K, job->pieces), kc);
+  if (p->K) job->pieces = ceil_div(p->K, job->piece_terms);
 }
 
 tc_status_t tc_product_run(tc_cpu *cpu, const tc_product *product) {
-  product_job job = {.kernels = cpu->kernels, .product = product, .pieces = piece_count(product)};
-  job.piece_terms = round_up(ceil_div(product->K, job.pieces), TC_KC);
-  if (product->K) job.pieces = ceil_div(product->K, job.piece_terms);
+  product_job job = {.kernels = cpu->kernels,
+                     .product = product,
+                     .mr = cpu->kernels->mr,
+                     .nr = cpu->kernels->nr,
+                     .columns_max = TC_TILE_COLUMNS_MAX};
+  tc_split_plan plan;
+  if (product->tiles) {
+    plan = tc_split_plan_of(cpu, product, product->M);
+    job.plan = &plan;
+    job.mr = 2 * plan.a.unit;
+    job.nr = 2 * plan.b.unit;
+    job.columns_max = TC_SPLIT_BLOCK_COLUMNS_MAX;
+  }
+  cut_terms(&job);
   const double multiplies = (double)product->items * (double)product->M * (double)product->N * (double)(product->K + 1);
   const int64_t threads = tc_cpu_threads(cpu, multiplies);
   choose_tile(&job, threads);
   const int64_t tasks = product->items * item_tiles(&job);
   tc_team team;
-  TC_TRY(tc_team_take(cpu, threads, tasks, tc_block_workspace_bytes(cpu->kernels), &team));
-  tc_status_t status = TC_OK;
-  if (job.pieces == 1) {
-    tc_team_run(&team, tasks, tile_task, &job);
-  } else {
-    status = run_pieces(&job, &team);
-  }
+  TC_TRY(tc_team_take(cpu, threads, tasks, tc_block_workspace_bytes(cpu), &team));
+  const tc_status_t status = run_passes(&job, &team);
   tc_team_give(&team);
   return status;
 }

@@ -33,6 +33,8 @@ typedef struct tc_product {
   tc_source a, b;
   tc_sink c;
   bool split_k; /* long sums may be cut into pieces; how depends on M, N and K only */
+  bool tiles;   /* by tile products (split.h), see tc_tiles_pay */
+  bool strict;  /* math_mode strict */
 } tc_product;
 
 /* Computes all items. Errors: MEMORY, before the sink has been called. */
@@ -44,7 +46,11 @@ typedef struct tc_block {
 } tc_block;
 
 /* For jobs that run blocks inside their own tasks: computes a block and hands it to the sink, in a workspace of that many bytes. */
-size_t tc_block_workspace_bytes(const tc_cpu_kernels *kernels);
-void tc_block_run(const tc_cpu_kernels *kernels, const tc_product *product, const tc_block *block, char *workspace);
+size_t tc_block_workspace_bytes(const tc_cpu *cpu);
+void tc_block_run(const tc_cpu *cpu, const tc_product *product, const tc_block *block, char *workspace);
+
+/* Whether the ISA has tile products and such a product should use them. They round otherwise than the vector kernels, so what decides
+ * must be the same for any call that must give the same bits: N is that of one image, not of a batch. */
+bool tc_tiles_pay(const tc_cpu *cpu, int64_t M, int64_t N, int64_t K);
 
 #endif

@@ -97,7 +97,7 @@ static void isas(void) {
 
 /* Each known ISA is in the list, or refused for this machine or this build. */
 static void every_isa(void) {
-  static const char *const known[] = {"generic", "avx2", "avx512", "neon"};
+  static const char *const known[] = {"generic", "amxemu", "avx2", "avx512", "amxbf16", "neon"};
   char names[ISAS_MAX][ISA_NAME_BYTES];
   clear();
   size_t count = list_isas(names);

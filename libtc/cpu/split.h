@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * fp16 products on bf16 tiles. Every finite fp16 value is hi + lo, hi being the nearest bf16 value (ties to even) and lo a bf16 value
+ * too, and a product of two bf16 values is exact in fp32. So with fp32 sums
+ *     a*b = hi*hi + hi*lo + lo*hi + lo*lo,   where |lo*lo| <= 2^-16 |a*b| is left out, but not in math_mode strict
+ * keeps fp16 accuracy at a third of the speed of bf16. No bf16 value or product is subnormal, so that the flush to zero of tile
+ * products has no effect. Infinity and NaN don't survive a split: packing puts 0 in their place and reports them.
+ *
+ * The contract of tile kernels, for every ISA that has them. Sums go in steps of 32 terms. In memory (distances are in bytes):
+ *     an A tile is some rows of 32 terms: 64 bytes each, lda apart
+ *     a B tile is 16 rows, ldb apart, of 16 columns: row q has the terms 2q and 2q+1 of each column, side by side
+ * A register block is up to 2 A tiles (a_next apart) by up to 2 B tiles (b_next apart), each once hi and once lo (a_lo, b_lo apart).
+ */
+#ifndef TC_CPU_SPLIT_H
+#define TC_CPU_SPLIT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum {
+  TC_SPLIT_TERMS = 32,                       /* of a step */
+  TC_SPLIT_STEPS_MAX = 512 / TC_SPLIT_TERMS, /* that one fp32 sum takes */
+  TC_SPLIT_KC = TC_SPLIT_STEPS_MAX * TC_SPLIT_TERMS,
+  TC_SPLIT_ROWS_MAX = 16, /* of an A tile */
+  TC_SPLIT_COLUMNS = 16,  /* of a B tile */
+};
+
+/* This thread's tiles get that many rows (those of A and of C); needed before any gemm. end gives the tiles back, before the task
+ * returns: a signal's frame is large while tiles are in use, and so is a context switch. */
+typedef void tc_split_begin_kernel(int64_t rows);
+typedef void tc_split_end_kernel(void);
+
+typedef struct tc_split_layout {
+  int64_t lda, a_lo, a_next, ldb, b_lo, b_next;
+} tc_split_layout;
+
+/* Where the terms of a step lie: the hi tiles of the first A and the first B. */
+typedef struct tc_split_step {
+  const void *a, *b;
+} tc_split_step;
+
+/* Work that a kernel does beside its tile products, which leave the vector units idle: as many slices as it has steps. */
+typedef struct tc_split_side {
+  void (*slice)(void *self, int64_t slice, int64_t slices);
+  void *self;
+} tc_split_side;
+
+/* c[i*ldc + j] = sum over all terms of A[i] * B[j], for all rows of a_tiles tiles and all columns of b_tiles tiles, including those
+ * that are padding. Each of A and B has 1 or 2 tiles; at most TC_SPLIT_STEPS_MAX steps, at least one. side may be NULL. */
+typedef struct tc_split_block {
+  const tc_split_layout *layout;
+  int64_t a_tiles, b_tiles;
+  int64_t rows; /* of a tile, as begin was told */
+  bool strict;
+  int64_t steps;
+  const tc_split_step *step;
+  float *c;
+  int64_t ldc;
+} tc_split_block;
+
+typedef void tc_split_gemm_kernel(const tc_split_block *block, const tc_split_side *side);
+
+/* Splits 32 terms of 16 rows of A or columns of B, x, which are fp32 copies of fp16 values. They lie at src[p*ld + x] if along (rows of
+ * src run along x), else at src[x*ld + p]. hi and lo become B tiles if pairs, else A tiles of that many rows. Returns whether a
+ * value was infinite or NaN; 0 is in its place. */
+typedef struct tc_split_form {
+  bool along, pairs;
+  int64_t rows;
+} tc_split_form;
+
+typedef bool tc_split_pack_kernel(const tc_split_form *form, const float *src, int64_t ld, void *hi, void *lo);
+
+typedef struct tc_split_kernels {
+  const char *name; /* tc_gemm_<a><b>_<accumulator>_<mr>x<nr>_<isa> */
+  tc_split_begin_kernel *begin;
+  tc_split_end_kernel *end;
+  tc_split_gemm_kernel *gemm;
+  tc_split_pack_kernel *pack;
+} tc_split_kernels;
+
+#endif

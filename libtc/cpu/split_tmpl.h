@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The tile kernels (split.h), written once against a small set of tile operations, which the including file defines:
+ *   ISA                              suffix of the names and value of TC_CPU_ISA
+ *   TILE_CONFIG(config), TILE_RELEASE()          this thread's tiles: their sizes; none
+ *   TILE_ZERO(t)                                 tile t = 0
+ *   TILE_LOAD(t, base, stride), TILE_STORE(t, base, stride)   rows of memory, stride bytes apart
+ *   TILE_PRODUCT(c, a, b)                        tile c += a * b, bf16 pairs with fp32 sums
+ * Tiles are named by literal numbers: C is 0 to 3, A 4 and 5, B 6 and 7.
+ *
+ * What the order of operations is good for, at 16 rows (the tile unit takes 16 cycles for a product, a load from L1 takes 8):
+ * with 2 by 2 tiles a step has 12 products and 8 loads, so loads hide behind products. A product finds its B where the one before it
+ * had it. The three parts of a step are hi*lo, hi*hi, lo*hi, so that from one to the next only one operand is loaded anew.
+ */
+#include <string.h>
+
+#include "cpu/split.h"
+
+#define NAME2(prefix, isa) prefix##_##isa
+#define NAME1(prefix, isa) NAME2(prefix, isa)
+#define NAME(prefix) NAME1(prefix, ISA)
+#define TEXT1(x) #x
+#define TEXT(x) TEXT1(x)
+
+/* ---- Sizes of tiles ---- */
+
+typedef struct tile_config {
+  uint8_t palette, start_row, reserved[14];
+  uint16_t row_bytes[16];
+  uint8_t rows[16];
+} tile_config;
+
+_Static_assert(sizeof(tile_config) == 64, "what the instruction reads");
+
+#define CONFIG(r)                                                             \
+  {                                                                           \
+    1, 0, {0}, {64, 64, 64, 64, 64, 64, 64, 64}, { r, r, r, r, r, r, 16, 16 } \
+  }
+
+/* Constant, and not made on the stack: compilers have dropped stores that only the tile instructions read. */
+static const tile_config configs[TC_SPLIT_ROWS_MAX]
+    __attribute__((aligned(64))) = {CONFIG(1), CONFIG(2),  CONFIG(3),  CONFIG(4),  CONFIG(5),  CONFIG(6),  CONFIG(7),  CONFIG(8),
+                                    CONFIG(9), CONFIG(10), CONFIG(11), CONFIG(12), CONFIG(13), CONFIG(14), CONFIG(15), CONFIG(16)};
+
+static void NAME(split_begin)(int64_t rows) { TILE_CONFIG(&configs[rows - 1]); }
+
+static void NAME(split_end)(void) { TILE_RELEASE(); }
+
+/* ---- The product ---- */
+
+/* Every function below is inlined with constant numbers of tiles. */
+#define INLINE __attribute__((always_inline)) static inline
+
+INLINE void zero_c(int64_t a_tiles, int64_t b_tiles) {
+  TILE_ZERO(0);
+  if (b_tiles > 1) TILE_ZERO(1);
+  if (a_tiles > 1) TILE_ZERO(2);
+  if (a_tiles > 1 && b_tiles > 1) TILE_ZERO(3);
+}
+
+INLINE void load_a(int64_t a_tiles, const tc_split_layout *l, const char *a) {
+  TILE_LOAD(4, a, l->lda);
+  if (a_tiles > 1) TILE_LOAD(5, a + l->a_next, l->lda);
+}
+
+INLINE void load_b(int64_t b_tiles, const tc_split_layout *l, const char *b) {
+  TILE_LOAD(6, b, l->ldb);
+  if (b_tiles > 1) TILE_LOAD(7, b + l->b_next, l->ldb);
+}
+
+INLINE void multiply(int64_t a_tiles, int64_t b_tiles) {
+  TILE_PRODUCT(0, 4, 6);
+  if (a_tiles > 1) TILE_PRODUCT(2, 5, 6);
+  if (b_tiles > 1) TILE_PRODUCT(1, 4, 7);
+  if (a_tiles > 1 && b_tiles > 1) TILE_PRODUCT(3, 5, 7);
+}
+
+INLINE void store_c(int64_t a_tiles, int64_t b_tiles, const tc_split_block *block, int64_t rows) {
+  const int64_t stride = block->ldc * (int64_t)sizeof(float);
+  char *c = (char *)block->c;
+  TILE_STORE(0, c, stride);
+  if (b_tiles > 1) TILE_STORE(1, c + 64, stride);
+  if (a_tiles > 1) TILE_STORE(2, c + rows * stride, stride);
+  if (a_tiles > 1 && b_tiles > 1) TILE_STORE(3, c + rows * stride + 64, stride);
+}
+
+INLINE void gemm_tiles(int64_t a_tiles, int64_t b_tiles, bool strict, const tc_split_block *block, const tc_split_side *side) {
+  const tc_split_layout layout = *block->layout;
+  zero_c(a_tiles, b_tiles);
+  for (int64_t s = 0; s < block->steps; s++) {
+    const char *a = block->step[s].a, *b = block->step[s].b;
+    if (strict) {
+      load_a(a_tiles, &layout, a + layout.a_lo);
+      load_b(b_tiles, &layout, b + layout.b_lo);
+      multiply(a_tiles, b_tiles);
+      load_a(a_tiles, &layout, a);
+    } else {
+      load_a(a_tiles, &layout, a);
+      load_b(b_tiles, &layout, b + layout.b_lo);
+    }
+    multiply(a_tiles, b_tiles);
+    load_b(b_tiles, &layout, b);
+    multiply(a_tiles, b_tiles);
+    load_a(a_tiles, &layout, a + layout.a_lo);
+    multiply(a_tiles, b_tiles);
+    if (side) side->slice(side->self, s, block->steps);
+  }
+  store_c(a_tiles, b_tiles, block, block->rows);
+}
+
+static void NAME(split_gemm)(const tc_split_block *block, const tc_split_side *side) {
+  switch (block->a_tiles * 4 + block->b_tiles * 2 + block->strict) {
+#define TILES(a_tiles, b_tiles)                       \
+  case (a_tiles)*4 + (b_tiles)*2:                     \
+    gemm_tiles(a_tiles, b_tiles, false, block, side); \
+    break;                                            \
+  case (a_tiles)*4 + (b_tiles)*2 + 1:                 \
+    gemm_tiles(a_tiles, b_tiles, true, block, side);  \
+    break;
+    TILES(1, 1)
+    TILES(1, 2)
+    TILES(2, 1)
+    TILES(2, 2)
+  }
+}
+
+/* ---- Packing ---- */
+
+typedef uint32_t words __attribute__((vector_size(64)));
+typedef float floats __attribute__((vector_size(64)));
+typedef float unaligned_floats __attribute__((vector_size(64), aligned(4), may_alias));
+typedef uint32_t unaligned_words __attribute__((vector_size(64), aligned(4), may_alias));
+
+#if defined(__clang__) || __GNUC__ >= 12
+#define PICK(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#else
+#define PICK(a, b, ...) __builtin_shuffle(a, b, (__typeof__((a) < (b))){__VA_ARGS__})
+#endif
+
+/* hi and lo have their bf16 in the upper halves of the lanes. Adding one less than half of the last place, and one more if it is odd,
+ * then cutting, rounds to nearest even. A value of infinity or NaN becomes 0 and sets bits of special. */
+INLINE void split(const floats *x, words *hi, words *lo, words *special) {
+  const words bits = (words)*x, infinite = (words)((bits & 0x7f800000u) == 0x7f800000u), finite = bits & ~infinite;
+  *special |= infinite;
+  *hi = (finite + 0x7fffu + (finite >> 16 & 1u)) & 0xffff0000u;
+  *lo = (words)((floats)finite - (floats)*hi);
+}
+
+/* The pairs (even, odd) of each lane. */
+INLINE void split_pairs(const floats *even, const floats *odd, words *hi, words *lo, words *special) {
+  words even_hi, even_lo, odd_hi, odd_lo;
+  split(even, &even_hi, &even_lo, special);
+  split(odd, &odd_hi, &odd_lo, special);
+  *hi = even_hi >> 16 | odd_hi;
+  *lo = even_lo >> 16 | odd_lo;
+}
+
+/* Exchanges, for all rows that differ by d, their lanes that differ by d. */
+#define EXCHANGE(t, d, low, high)         \
+  for (int i = 0; i < 16; i++) {          \
+    if (i & (d)) continue;                \
+    const words a = t[i], b = t[i + (d)]; \
+    t[i] = PICK(a, b, low);               \
+    t[i + (d)] = PICK(a, b, high);        \
+  }
+#define LOW1 0, 16, 2, 18, 4, 20, 6, 22, 8, 24, 10, 26, 12, 28, 14, 30
+#define HIGH1 1, 17, 3, 19, 5, 21, 7, 23, 9, 25, 11, 27, 13, 29, 15, 31
+#define LOW2 0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29
+#define HIGH2 2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30, 31
+#define LOW4 0, 1, 2, 3, 16, 17, 18, 19, 8, 9, 10, 11, 24, 25, 26, 27
+#define HIGH4 4, 5, 6, 7, 20, 21, 22, 23, 12, 13, 14, 15, 28, 29, 30, 31
+#define LOW8 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23
+#define HIGH8 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31
+
+INLINE void transpose(words t[16]){EXCHANGE(t, 1, LOW1, HIGH1) EXCHANGE(t, 2, LOW2, HIGH2) EXCHANGE(t, 4, LOW4, HIGH4)
+                                       EXCHANGE(t, 8, LOW8, HIGH8)}
+
+INLINE void store(const words t[16], int64_t rows, void *dst) {
+  for (int64_t i = 0; i < rows; i++) *(unaligned_words *)((char *)dst + i * 64) = t[i];
+}
+
+/* Pairs of terms are words. Two rows along x give the words of one pair, for each x: a row of a B tile. One row along the terms gives
+ * the words of one x: a row of an A tile. Where the other form is wanted, the words are transposed. */
+INLINE bool pack(bool along, bool pairs, int64_t rows, const float *src, int64_t ld, void *hi, void *lo) {
+  words h[16], l[16], special = {0};
+#pragma GCC unroll 16
+  for (int i = 0; i < 16; i++) {
+    const float *row = src + (along ? 2 * i : i) * ld;
+    const floats first = *(const unaligned_floats *)row, second = *(const unaligned_floats *)(row + (along ? ld : 16));
+    const floats even = along ? first : PICK(first, second, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+    const floats odd = along ? second : PICK(first, second, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
+    split_pairs(&even, &odd, &h[i], &l[i], &special);
+  }
+  if (along != pairs) {
+    transpose(h);
+    transpose(l);
+  }
+  store(h, rows, hi);
+  store(l, rows, lo);
+  bool any = false;
+  for (int i = 0; i < 16; i++) any |= special[i] != 0;
+  return any;
+}
+
+static bool NAME(split_pack)(const tc_split_form *form, const float *src, int64_t ld, void *hi, void *lo) {
+  if (form->along) return form->pairs ? pack(true, true, 16, src, ld, hi, lo) : pack(true, false, form->rows, src, ld, hi, lo);
+  return form->pairs ? pack(false, true, 16, src, ld, hi, lo) : pack(false, false, form->rows, src, ld, hi, lo);
+}
+
+const tc_split_kernels NAME(tc_split_kernels) = {
+    .name = "tc_gemm_bf16x2bf16x2_f32_32x32_" TEXT(ISA),
+    .begin = NAME(split_begin),
+    .end = NAME(split_end),
+    .gemm = NAME(split_gemm),
+    .pack = NAME(split_pack),
+};
