@@ -1,17 +1,27 @@
 /* SPDX-License-Identifier: MIT */
-#include "cpu/product.h"
+#include "cpu/direct.h"
+#include "cpu/integer.h"
 #include "f16.h"
 
-/* A stored matrix, or one for each item. */
 typedef struct matrix {
   const tc_cpu_kernels *kernels;
-  const uint16_t *elements;
-  int64_t ld, stride;
+  tc_halves stored;
 } matrix;
+
+/* A matrix of so many stored rows and columns. A column without gaps is taken for a row. */
+static matrix matrix_of(const tc_cpu *cpu, const uint16_t *elements, int64_t rows, int64_t columns, int64_t ld, int64_t stride,
+                        bool rows_are_k) {
+  const bool dense_column = columns == 1 && ld == 1;
+  return (matrix){cpu->kernels, {elements, dense_column ? rows : ld, stride, rows_are_k != dense_column}};
+}
 
 static void matrix_row(const void *self, int64_t item, int64_t r, int64_t first, int64_t n, float *out) {
   const matrix *m = self;
-  m->kernels->widen(n, m->elements + item * m->stride + r * m->ld + first, out);
+  m->kernels->widen(n, m->stored.elements + item * m->stored.stride + r * m->stored.ld + first, out);
+}
+
+static tc_source matrix_source(const matrix *m) {
+  return (tc_source){matrix_row, m, m->stored.rows_are_k, m->stored.rows_are_k ? 1 : 2};
 }
 
 typedef struct result {
@@ -42,6 +52,10 @@ static void store_f32(const void *self, int64_t item, int64_t i, int64_t j, int6
 static void store_f16(const void *self, int64_t item, int64_t i, int64_t j, int64_t n, float *values) {
   const result *r = self;
   uint16_t *c = (uint16_t *)r->elements + item * r->stride + i * r->ld + j;
+  if (r->alpha == 1 && r->beta == 0) {
+    r->kernels->narrow(n, values, c);
+    return;
+  }
   enum { STEP = 64 };
   for (int64_t x = 0; x < n; x += STEP) {
     const int64_t step = n - x < STEP ? n - x : STEP;
@@ -52,25 +66,63 @@ static void store_f16(const void *self, int64_t item, int64_t i, int64_t j, int6
   }
 }
 
+/* Products up to one of these limits are taken directly: packing would not pay. */
+static const struct {
+  int64_t side, terms;
+  double multiplies;
+} most_for_direct = {16, TC_KC, 1 << 27};
+
+/* Few elements and long sums: cut along k for the threads, which tc_product_run does. */
+static const struct { int64_t side, terms; } long_sums = {64, 4096};
+
+static bool direct_pays(const tc_cpu_kernels *kernels, int64_t M, int64_t N, int64_t K) {
+  if (max(M, N) <= long_sums.side && K > long_sums.terms) return false;
+  if (!kernels->widens_at_once) return min(M, N) <= kernels->mr;
+  return min(M, N) <= most_for_direct.side || K <= most_for_direct.terms ||
+         (double)M * (double)N * (double)K <= most_for_direct.multiplies;
+}
+
+/* So few columns that C's transpose is computed: B^T * A^T. */
+enum { NARROW = 32 };
+
+static tc_status_t run_direct(tc_cpu *cpu, const tc_gemm_batched_desc *d, const matrix *a, const matrix *b, tc_sink c) {
+  const bool transposed = d->N < d->M && d->N < NARROW;
+  const tc_direct direct = {
+      .items = d->batch,
+      .M = transposed ? d->N : d->M,
+      .N = transposed ? d->M : d->N,
+      .K = d->K,
+      .a = transposed ? b->stored : a->stored,
+      .b = transposed ? a->stored : b->stored,
+      .c = c,
+      .transposed = transposed,
+      .joined_columns = d->ldc == d->N,
+  };
+  return tc_direct_run(cpu, &direct);
+}
+
 tc_status_t tc_cpu_gemm(void *state, const tc_gemm_batched_desc *d, const tc_buffer *A, const tc_buffer *B, tc_buffer *C) {
   tc_cpu *cpu = state;
-  const matrix a = {cpu->kernels, tc_at(A, d->a_offset, 2), d->lda, d->stride_a};
-  const matrix b = {cpu->kernels, tc_at(B, d->b_offset, 2), d->ldb, d->stride_b};
+  const bool ta = d->transpose_a, tb = d->transpose_b;
+  const matrix a = matrix_of(cpu, tc_at(A, d->a_offset, 2), ta ? d->K : d->M, ta ? d->M : d->K, d->lda, d->stride_a, ta);
+  const matrix b = matrix_of(cpu, tc_at(B, d->b_offset, 2), tb ? d->N : d->K, tb ? d->K : d->N, d->ldb, d->stride_b, !tb);
   const bool reads = d->K > 0 && !tc_is_zero(d->alpha); /* A and B at all */
   const result c = {cpu->kernels, tc_at(C, d->c_offset, tc_dtype_size(d->c_dtype)), d->ldc, d->stride_c, reads ? d->alpha : 0,
                     d->beta};
-  /* Rows of op(A) along i, and of op(B) along j, unless they are one element long and the vector of them is dense along k. */
-  const bool a_rows_are_k = d->transpose_a && !(d->M == 1 && d->lda == 1);
-  const bool b_rows_are_k = !d->transpose_b && !(d->N == 1 && d->ldb == 1);
+  const tc_sink sink = {d->c_dtype == TC_DTYPE_F32 ? store_f32 : store_f16, &c};
+  const bool tiles = tc_tiles_pay(cpu, d->M, d->N, d->K);
+  if (reads && !tiles && direct_pays(cpu->kernels, d->M, d->N, d->K)) return run_direct(cpu, d, &a, &b, sink);
   const tc_product product = {
       .items = d->batch,
       .M = d->M,
       .N = d->N,
       .K = reads ? d->K : 0,
-      .a = {matrix_row, &a, a_rows_are_k, a_rows_are_k ? 1 : 2},
-      .b = {matrix_row, &b, b_rows_are_k, b_rows_are_k ? 1 : 2},
-      .c = {d->c_dtype == TC_DTYPE_F32 ? store_f32 : store_f16, &c},
+      .a = matrix_source(&a),
+      .b = matrix_source(&b),
+      .c = sink,
       .split_k = true,
+      .tiles = tiles,
+      .strict = d->math_mode == TC_MATH_STRICT,
   };
   return tc_product_run(cpu, &product);
 }

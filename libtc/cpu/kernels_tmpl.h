@@ -5,7 +5,9 @@
  *   LANES        fp32 lanes of a vector
  *   MR, NR       register tile: MR rows (gemm has a case for each m up to 4, 6 or 12) by NR columns (whole vectors)
  *   widen_lanes(const uint16_t *, float *), narrow_lanes(const float *, uint16_t *)   LANES conversions
- *   widen_few(int64_t n, ...)   optional: n < LANES conversions that touch nothing else
+ *   WIDENS_AT_ONCE   whether widen_lanes is an instruction
+ *   widen_few(int64_t n, ...)   optional (HAS_WIDEN_FEW): n < LANES conversions that touch nothing else
+ *   transpose_block(...)        optional (HAS_TRANSPOSE_BLOCK, with BLOCK_TERMS): see halves_tmpl.h
  */
 #include "cpu/kernels.h"
 #include "f16.h"
@@ -68,7 +70,11 @@ static void NAME(gemm)(int64_t m, int64_t k, const float *a, int64_t lda, const 
 
 #ifndef HAS_WIDEN_FEW
 static inline void widen_few(int64_t n, const uint16_t *src, float *dst) {
-  for (int64_t i = 0; i < n; i++) dst[i] = f16_to_f32(src[i]);
+  uint16_t few[LANES] = {0};
+  float widened[LANES];
+  memcpy(few, src, (size_t)n * sizeof *few);
+  widen_lanes(few, widened);
+  memcpy(dst, widened, (size_t)n * sizeof *dst);
 }
 #endif
 
@@ -82,15 +88,22 @@ static void NAME(widen)(int64_t n, const uint16_t *src, float *dst) {
   widen_lanes(src + n - LANES, dst + n - LANES);
 }
 
+typedef int32_t bits_vector __attribute__((vector_size(4 * LANES)));
+
 static inline void narrow_canonical(const float *src, uint16_t *dst) {
-  float lanes[LANES];
-  for (int l = 0; l < LANES; l++) lanes[l] = canonical_nan(src[l]);
-  narrow_lanes(lanes, dst);
+  const vector values = *(const unaligned_vector *)src;
+  const bits_vector number = values == values, canonical = {0};
+  const unaligned_vector lanes = (vector)(((bits_vector)values & number) | ((canonical + 0x7fc00000) & ~number));
+  narrow_lanes((const float *)&lanes, dst);
 }
 
 static void NAME(narrow)(int64_t n, const float *src, uint16_t *dst) {
   if (n < LANES) {
-    for (int64_t i = 0; i < n; i++) dst[i] = f32_to_f16(canonical_nan(src[i]));
+    float few[LANES] = {0};
+    uint16_t narrowed[LANES];
+    memcpy(few, src, (size_t)n * sizeof *few);
+    narrow_canonical(few, narrowed);
+    memcpy(dst, narrowed, (size_t)n * sizeof *dst);
     return;
   }
   for (int64_t i = 0; i < n - LANES; i += LANES) narrow_canonical(src + i, dst + i);
@@ -105,14 +118,27 @@ static void NAME(round)(int64_t n, const double *restrict src, float *restrict d
   for (int64_t i = 0; i < n; i++) dst[i] = (float)src[i];
 }
 
+#include "cpu/halves_tmpl.h"
+
+#include "cpu/conv_tmpl.h"
+
 const tc_cpu_kernels NAME(tc_cpu_kernels) = {
     .isa = TEXT(ISA),
     .gemm_name = "tc_gemm_f32f32_f32_" TEXT(MR) "x" TEXT(NR) "_" TEXT(ISA),
     .mr = MR,
     .nr = NR,
+    .widens_at_once = WIDENS_AT_ONCE,
     .gemm = NAME(gemm),
+    .gemm_half = NAME(gemm_half),
+    .transpose = NAME(transpose),
     .widen = NAME(widen),
     .narrow = NAME(narrow),
     .add = NAME(add),
     .round = NAME(round),
+    .taps = NAME(taps),
+    .spread = NAME(spread),
+    .gather = NAME(gather),
+    .widen_rows = NAME(widen_rows),
+    .narrow_rows = NAME(narrow_rows),
+    .finite = NAME(finite),
 };

@@ -22,7 +22,7 @@ static const char *wanted_isa(void) {
 /* The kernels that TC_CPU_ISA names. */
 static const tc_cpu_kernels *find_kernels(void) {
   for (int i = 0; i < tc_cpu_isa_count; i++) {
-    if (strcmp(tc_cpu_isas[i].kernels->isa, wanted_isa()) != 0) continue;
+    if (strcmp(tc_cpu_isas[i].name, wanted_isa()) != 0) continue;
     if (!tc_cpu_isas[i].supported()) skip("this machine can't do %s", wanted_isa());
     return tc_cpu_isas[i].kernels;
   }
@@ -83,6 +83,79 @@ static void product(void) {
       check_product(m, depths[d], false, &r);
       check_product(m, depths[d], true, &r);
     }
+  }
+}
+
+static uint16_t *open_halves(guarded *g, int64_t n, placement place) {
+  *g = guarded_open((size_t)n * sizeof(uint16_t), place);
+  return (uint16_t *)(void *)g->data;
+}
+
+/* out has a row and two columns more than the kernel may touch; b ends at its last row's last column. */
+static void check_product_of_halves(int64_t m, int64_t n, int64_t k, rng *r) {
+  const int64_t ld = n + 2, count = (m + 1) * ld, lda = m + rng_between(r, 0, 3), ldb = n + rng_between(r, 0, 40);
+  const int64_t a_count = (k - 1) * lda + m, b_count = (k - 1) * ldb + n;
+  guarded a_memory, b_memory;
+  float *a = open_floats(&a_memory, a_count, rng_one_in(r, 2) ? AT_END : AT_START);
+  uint16_t *b = open_halves(&b_memory, b_count, rng_one_in(r, 2) ? AT_END : AT_START);
+  float *out = allocate(count, sizeof(*out)), *want = allocate(count, sizeof(*want));
+  note("m %lld, n %lld, k %lld", (long long)m, (long long)n, (long long)k);
+  fill_panel(a, a_count, r, true);
+  for (int64_t i = 0; i < b_count; i++) b[i] = rng_one_in(r, 200) ? (uint16_t)rng_bits(r) : half_round(rng_normal(r));
+  for (int64_t i = 0; i < count; i++) out[i] = want[i] = (float)rng_normal(r);
+  for (int64_t i = 0; i < m; i++) {
+    for (int64_t j = 0; j < n; j++) {
+      float sum = 0;
+      for (int64_t p = 0; p < k; p++) sum += a[p * lda + i] * (float)half_value(b[p * ldb + j]);
+      want[i * ld + j] = sum;
+    }
+  }
+  kernels->gemm_half(m, n, k, a, lda, b, ldb, out, ld);
+  bool same = true;
+  for (int64_t i = 0; i < count; i++) same &= same_bits((double)out[i], (double)want[i]);
+  CHECK(same);
+  free(out);
+  free(want);
+  guarded_close(&a_memory);
+  guarded_close(&b_memory);
+}
+
+static void product_of_halves(void) {
+  static const int64_t widths[] = {TC_HALF_COLUMNS, 17, 31, 33, 64, 127, 128, 300}, depths[] = {1, 2, 33, TC_KC};
+  rng r = {test_seed()};
+  for (int64_t m = 1; m <= kernels->mr; m++) {
+    for (size_t w = 0; w < COUNT(widths); w++) {
+      for (size_t d = 0; d < COUNT(depths); d++) check_product_of_halves(m, widths[w], depths[d], &r);
+    }
+  }
+}
+
+/* A column of dst more than the kernel may touch. */
+static void check_transpose(int64_t n, int64_t k, rng *r) {
+  const int64_t whole = (n + TC_HALF_COLUMNS - 1) / TC_HALF_COLUMNS * TC_HALF_COLUMNS, ldd = whole + 1;
+  const int64_t lds = k + rng_between(r, 0, 3), count = (n - 1) * lds + k;
+  guarded src_memory;
+  uint16_t *src = open_halves(&src_memory, count, rng_one_in(r, 2) ? AT_END : AT_START);
+  uint16_t *dst = allocate(k * ldd, sizeof(*dst));
+  note("n %lld, k %lld", (long long)n, (long long)k);
+  for (int64_t i = 0; i < count; i++) src[i] = (uint16_t)rng_bits(r);
+  for (int64_t i = 0; i < k * ldd; i++) dst[i] = 0x1234;
+  kernels->transpose(n, k, src, lds, dst, ldd);
+  bool same = true;
+  for (int64_t p = 0; p < k; p++) {
+    for (int64_t i = 0; i < whole; i++) same &= dst[p * ldd + i] == src[(i < n ? i : n - 1) * lds + p];
+    same &= dst[p * ldd + whole] == 0x1234;
+  }
+  CHECK(same);
+  free(dst);
+  guarded_close(&src_memory);
+}
+
+static void transpose(void) {
+  rng r = {test_seed()};
+  for (int64_t n = 1; n <= 70; n++) {
+    for (int64_t k = 1; k <= 70; k++) check_transpose(n, k, &r);
+    check_transpose(n, TC_KC, &r);
   }
 }
 
@@ -152,12 +225,12 @@ static void table(void) {
   CHECK_INT(TC_MC % kernels->mr, 0);
   CHECK_INT(TC_NC % kernels->nr, 0);
   CHECK(TC_KC <= 512); /* design rule 1 */
-  CHECK_STRING(tc_cpu_isas[0].kernels->isa, "generic");
+  CHECK_STRING(tc_cpu_isas[0].name, "generic");
 }
 
 int main(int argc, char **argv) {
-  static const test tests[] = {
-      {"product", product}, {"conversions", conversions}, {"second_level", second_level}, {"table", table}};
+  static const test tests[] = {{"product", product},         {"product_of_halves", product_of_halves}, {"transpose", transpose},
+                               {"conversions", conversions}, {"second_level", second_level},           {"table", table}};
   kernels = find_kernels();
   return run_tests("kernels", tests, COUNT(tests), argc, argv);
 }

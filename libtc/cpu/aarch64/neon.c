@@ -7,6 +7,7 @@
 #define LANES 4
 #define MR 6
 #define NR 16
+#define WIDENS_AT_ONCE true
 
 #include <arm_neon.h>
 #include <stdint.h>

@@ -7,6 +7,7 @@
 #define LANES 8
 #define MR 6
 #define NR 16
+#define WIDENS_AT_ONCE true
 
 #include <immintrin.h>
 #include <stdint.h>

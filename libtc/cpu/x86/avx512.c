@@ -7,6 +7,7 @@
 #define LANES 16
 #define MR 12
 #define NR 32
+#define WIDENS_AT_ONCE true
 
 #include <immintrin.h>
 #include <stdint.h>
@@ -23,6 +24,42 @@ static inline void narrow_lanes(const float *src, uint16_t *dst) {
 static inline void widen_few(int64_t n, const uint16_t *src, float *dst) {
   const __mmask16 few = (__mmask16)((1u << n) - 1u);
   _mm512_mask_storeu_ps(dst, few, _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(few, src)));
+}
+
+/* Sixteen rows of 32 halves. Unpacking brings two, four, then eight rows together, for every eighth term in a vector; what stays in
+ * its 128 bits is then joined with that of the other eight rows. */
+#define HAS_TRANSPOSE_BLOCK
+enum { BLOCK_TERMS = 32 };
+
+static inline void store_terms(__m512i terms, uint16_t *dst, int64_t distance) {
+  _mm256_storeu_si256((__m256i *)dst, _mm512_castsi512_si256(terms));
+  _mm256_storeu_si256((__m256i *)(dst + distance), _mm512_extracti64x4_epi64(terms, 1));
+}
+
+static inline void transpose_block(const uint16_t *const row[16], int64_t p, uint16_t *dst, int64_t ldd) {
+  const __m512i low = _mm512_setr_epi64(0, 1, 8, 9, 2, 3, 10, 11), high = _mm512_setr_epi64(4, 5, 12, 13, 6, 7, 14, 15);
+  __m512i by2[16], by4[16], by8[16];
+  for (int r = 0; r < 16; r += 2) {
+    const __m512i even = _mm512_loadu_si512(row[r] + p), odd = _mm512_loadu_si512(row[r + 1] + p);
+    by2[r] = _mm512_unpacklo_epi16(even, odd);
+    by2[r + 1] = _mm512_unpackhi_epi16(even, odd);
+  }
+  for (int r = 0; r < 16; r += 4) {
+    for (int h = 0; h < 2; h++) {
+      by4[r + 2 * h] = _mm512_unpacklo_epi32(by2[r + h], by2[r + h + 2]);
+      by4[r + 2 * h + 1] = _mm512_unpackhi_epi32(by2[r + h], by2[r + h + 2]);
+    }
+  }
+  for (int r = 0; r < 16; r += 8) {
+    for (int q = 0; q < 4; q++) {
+      by8[r + 2 * q] = _mm512_unpacklo_epi64(by4[r + q], by4[r + q + 4]);
+      by8[r + 2 * q + 1] = _mm512_unpackhi_epi64(by4[r + q], by4[r + q + 4]);
+    }
+  }
+  for (int q = 0; q < 8; q++) {
+    store_terms(_mm512_permutex2var_epi64(by8[q], low, by8[q + 8]), dst + q * ldd, 8 * ldd);
+    store_terms(_mm512_permutex2var_epi64(by8[q], high, by8[q + 8]), dst + (q + 16) * ldd, 8 * ldd);
+  }
 }
 
 #include "cpu/kernels_tmpl.h"

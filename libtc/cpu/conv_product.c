@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The three directions as matrix products (product.h), with P = out_H*out_W pixels and T = kH*kW taps, for each group:
+ *   forward          Y[o, (n,p)]     = weight[o, (i,t)]  *  col[(i,t), (n,p)]
+ *   backward_weight  dW[o, (i,t)]    = dY[o, (n,p)]      *  col[(i,t), (n,p)]^T
+ *   backward_input   dCol[(i,t), p]  = weight[o, (i,t)]^T * dY[o, p], for each image; dX[i] = sum over t of dCol moved by the tap
+ * where col[(i,t), (n,p)] is the pixel of channel i that tap t sees at output pixel p of image n, or 0 over padding. Rows of col
+ * are gathered while they are packed, and rows of dCol are added to dX as they come, so neither is ever stored.
+ */
+#include <string.h>
+
+#include "cpu/conv.h"
+#include "cpu/product.h"
+#include "f16.h"
+
+static bool axis_is_identity(const axis *a) { return a->kernel == 1 && a->stride == 1 && a->pad == 0; }
+
+/* A 1x1 convolution that sees every pixel once is one on images of a single row, whose rows of col are longer. */
+static void flatten_pointwise(conv2d *c) {
+  if (!axis_is_identity(&c->h) || !axis_is_identity(&c->w)) return;
+  c->w.size = c->w.out = c->pixels;
+  c->h.size = c->h.out = 1;
+}
+
+/* ---- Sources ---- */
+
+/* Widens n elements that are stride apart. */
+static void widen_strided(const tc_cpu_kernels *kernels, int64_t n, const uint16_t *src, int64_t stride, float *dst) {
+  if (stride == 1) {
+    kernels->widen(n, src, dst);
+    return;
+  }
+  enum { STEP = 64 };
+  uint16_t dense[STEP];
+  for (int64_t i = 0; i < n; i += STEP) {
+    const int64_t step = min(STEP, n - i);
+    if (stride == 2) { /* which the compiler turns into shuffles */
+      for (int64_t s = 0; s < step; s++) dense[s] = src[(i + s) * 2];
+    } else {
+      for (int64_t s = 0; s < step; s++) dense[s] = src[(i + s) * stride];
+    }
+    kernels->widen(step, dense, dst + i);
+  }
+}
+
+static void zero(int64_t n, float *out) {
+  for (int64_t x = 0; x < n; x++) out[x] = 0;
+}
+
+/* r = (i,t), columns (n,p). */
+static void col_row(const void *self, int64_t group, int64_t r, int64_t first, int64_t n, float *out) {
+  const conv2d *c = self;
+  const int64_t channel = r / c->taps, ky = r % c->taps / c->w.kernel, kx = r % c->w.kernel;
+  const range rows = axis_inside(&c->h, ky), columns = axis_inside(&c->w, kx);
+  int64_t img = first / c->pixels, oy = first % c->pixels / c->w.out, ox = first % c->w.out;
+  while (n) {
+    const int64_t end = min(c->w.out, ox + n);
+    const range inside = oy >= rows.first && oy < rows.end ? range_clip(columns, ox, end) : (range){ox, ox};
+    zero(inside.first - ox, out);
+    if (inside.first < inside.end) {
+      const int64_t iy = oy * c->h.stride - c->h.pad + ky * c->h.dilation;
+      const int64_t ix = inside.first * c->w.stride - c->w.pad + kx * c->w.dilation;
+      const uint16_t *plane = conv_image(c->x, c, img, group, channel, c->in_channels, c->h.size * c->w.size);
+      widen_strided(c->kernels, inside.end - inside.first, plane + iy * c->w.size + ix, c->w.stride, out + (inside.first - ox));
+    }
+    zero(end - inside.end, out + (inside.end - ox));
+    out += end - ox;
+    n -= end - ox;
+    ox = 0;
+    if (++oy == c->h.out) oy = 0, img++;
+  }
+}
+
+/* r = o, columns (i,t). */
+static void weight_row(const void *self, int64_t group, int64_t r, int64_t first, int64_t n, float *out) {
+  const conv2d *c = self;
+  c->kernels->widen(n, c->weight + (group * c->out_channels + r) * c->in_channels * c->taps + first, out);
+}
+
+/* r = o, columns (n,p). */
+static void dy_row(const void *self, int64_t group, int64_t r, int64_t first, int64_t n, float *out) {
+  const conv2d *c = self;
+  int64_t img = first / c->pixels, p = first % c->pixels;
+  while (n) {
+    const int64_t run = min(n, c->pixels - p);
+    c->kernels->widen(run, conv_image(c->dy, c, img, group, r, c->out_channels, c->pixels) + p, out);
+    out += run;
+    n -= run;
+    p = 0;
+    img++;
+  }
+}
+
+/* ---- Forward ---- */
+
+static void store_y(const void *self, int64_t group, int64_t o, int64_t j, int64_t n, float *values) {
+  const conv2d *c = self;
+  if (c->bias) {
+    float bias;
+    c->kernels->widen(1, c->bias + group * c->out_channels + o, &bias);
+    for (int64_t x = 0; x < n; x++) values[x] += bias;
+  }
+  int64_t img = j / c->pixels, p = j % c->pixels;
+  while (n) {
+    const int64_t run = min(n, c->pixels - p);
+    c->kernels->narrow(run, values, c->y + ((img * c->groups + group) * c->out_channels + o) * c->pixels + p);
+    values += run;
+    n -= run;
+    p = 0;
+    img++;
+  }
+}
+
+tc_status_t conv_product_forward(tc_cpu *cpu, const conv2d *problem) {
+  conv2d c = *problem;
+  flatten_pointwise(&c);
+  const tc_product product = {
+      .items = c.groups,
+      .M = c.out_channels,
+      .N = c.batch * c.pixels,
+      .K = c.in_channels * c.taps,
+      .a = {weight_row, &c, false, 2},
+      .b = {col_row, &c, true, 4},
+      .c = {store_y, &c},
+      .tiles = tc_tiles_pay(cpu, c.out_channels, c.pixels, c.in_channels * c.taps),
+      .strict = c.strict,
+  };
+  return tc_product_run(cpu, &product);
+}
+
+/* ---- Gradient of the weight ---- */
+
+static void store_dw_f16(const void *self, int64_t group, int64_t o, int64_t j, int64_t n, float *values) {
+  const conv2d *c = self;
+  c->kernels->narrow(n, values, (uint16_t *)c->dw + (group * c->out_channels + o) * c->in_channels * c->taps + j);
+}
+
+static void store_dw_f32(const void *self, int64_t group, int64_t o, int64_t j, int64_t n, float *values) {
+  const conv2d *c = self;
+  float *dw = (float *)c->dw + (group * c->out_channels + o) * c->in_channels * c->taps + j;
+  for (int64_t x = 0; x < n; x++) dw[x] = canonical_nan(values[x]);
+}
+
+tc_status_t conv_product_backward_weight(tc_cpu *cpu, const conv2d *problem) {
+  conv2d c = *problem;
+  flatten_pointwise(&c);
+  const tc_product product = {
+      .items = c.groups,
+      .M = c.out_channels,
+      .N = c.in_channels * c.taps,
+      .K = c.batch * c.pixels,
+      .a = {dy_row, &c, false, 2},
+      .b = {col_row, &c, false, 5},
+      .c = {c.dw_f32 ? store_dw_f32 : store_dw_f16, &c},
+      .split_k = true,
+      .tiles = tc_tiles_pay(cpu, c.out_channels, c.in_channels * c.taps, c.batch * c.pixels),
+      .strict = c.strict,
+  };
+  return tc_product_run(cpu, &product);
+}

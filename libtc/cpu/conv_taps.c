@@ -1,0 +1,332 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Forward and the gradient of the input, tap by tap. Both are sums over taps of a small product: pixels times channels of an image,
+ * moved by the tap, by a matrix of weights. The images are relaid once, to fp32 with channels side by side and zeros around them, so
+ * that a tap is just another place to begin; the weights are relaid once too, into panels in the order in which the sums take them.
+ *
+ *   forward          Y[oy,ox]  takes tap t from X at oy*stride + t, counted from the padding's start
+ *   backward_input   dX[iy,ix] takes from dY the taps whose reach is a multiple of the stride away: with stride s the rows and
+ *                    columns of dX fall into s phases, each with taps of its own, and consecutive ones see consecutive pixels of dY
+ *
+ * Padding is zeros that take part. Forward wants that; in backward_input no weight must be inf or NaN.
+ */
+#include <stdatomic.h>
+#include <string.h>
+
+#include "cpu/conv.h"
+#include "status.h"
+
+/* ---- What is summed ---- */
+
+enum { AXIS_TAPS_MAX = 16, TAPS_MAX = 64, PHASES_MAX = 4 };
+
+/* One axis. Position p of the result is place p/phases of phase p%phases; its tap t sees relaid position place*step + shift[t]. */
+typedef struct tap_axis {
+  int64_t size, phases, step;
+  int64_t before, inner, relaid; /* relaid positions: zeros, then the image, then zeros again */
+  int64_t taps, shift[AXIS_TAPS_MAX];
+} tap_axis;
+
+static tap_axis forward_axis(const axis *a) {
+  tap_axis t = {.size = a->out, .phases = 1, .step = a->stride, .before = a->pad, .inner = a->size, .taps = a->kernel};
+  for (int64_t k = 0; k < a->kernel; k++) t.shift[k] = k * a->dilation;
+  t.relaid = (a->out - 1) * a->stride + (a->kernel - 1) * a->dilation + 1;
+  return t;
+}
+
+static int64_t floor_div(int64_t a, int64_t b) { return a >= 0 ? a / b : -ceil_div(-a, b); }
+
+static int64_t phase_of_tap(const axis *a, int64_t tap) {
+  const int64_t reach = tap * a->dilation - a->pad;
+  return reach - floor_div(reach, a->stride) * a->stride;
+}
+
+static tap_axis backward_axis(const axis *a) {
+  tap_axis t = {.size = a->size, .phases = a->stride, .step = 1, .inner = a->out, .taps = a->kernel};
+  int64_t first = 0, last = 0;
+  for (int64_t k = 0; k < a->kernel; k++) {
+    const int64_t phase = phase_of_tap(a, k);
+    t.shift[k] = (phase + a->pad - k * a->dilation) / a->stride; /* exact */
+    first = min(first, t.shift[k]);
+    if (phase < a->size) last = max(last, (a->size - 1 - phase) / a->stride + t.shift[k]);
+  }
+  t.before = -first;
+  t.relaid = last - first + 1;
+  for (int64_t k = 0; k < a->kernel; k++) t.shift[k] -= first;
+  return t;
+}
+
+/* ---- The job ---- */
+
+enum { BLOCK = 32 }; /* channels that lie side by side */
+
+/* Taps and channels of one phase in the order of their sum: first to first+runs-1 of the job's runs. */
+typedef struct phase {
+  int64_t first, runs;
+} phase;
+
+typedef struct taps_job {
+  const conv2d *c;
+  const uint16_t *src;    /* [batch][groups][terms][inner rows][inner columns] */
+  uint16_t *dst;          /* [batch][groups][results][rows][columns] */
+  const uint16_t *bias;   /* or NULL */
+  int64_t terms, results; /* channels of a group that are summed over, and that come out */
+  bool transposed;        /* weight is [terms][results][taps], not [results][terms][taps] */
+  tap_axis h, w;
+  int64_t blocks, pitch;            /* of channels; floats from one relaid position to the next */
+  int64_t row, block, group, image; /* floats of each */
+  phase phases[PHASES_MAX * PHASES_MAX];
+  tc_run *runs;
+  int64_t *places;             /* [blocks][taps]: the first term, in a panel of weights */
+  int64_t panels;              /* of a group */
+  int64_t images, first_image; /* of this pass */
+  int64_t band;                /* rows of the result that a task computes */
+  float *relaid, *weights;     /* [images][group]...; [groups][panels][terms*taps][nr] */
+  atomic_bool *special;        /* a weight was inf or NaN */
+} taps_job;
+
+static int64_t block_channels(const taps_job *job, int64_t block) { return min(BLOCK, job->terms - block * BLOCK); }
+
+/* Adds a run, or lengthens the one before if both operands go on there. */
+static void add_run(taps_job *job, phase *p, tc_run run) {
+  tc_run *last = job->runs + p->first + p->runs - 1;
+  if (p->runs && last->a + last->n == run.a && last->n + run.n <= TC_KC) {
+    last->n += run.n;
+  } else {
+    last[1] = run;
+    p->runs++;
+  }
+}
+
+/* Ends an fp32 sum before it would take more than TC_KC terms. */
+static void end_sums(taps_job *job, const phase *p) {
+  int64_t terms = 0;
+  for (int64_t r = p->first; r < p->first + p->runs; r++) {
+    const bool last = r + 1 == p->first + p->runs;
+    terms += job->runs[r].n;
+    job->runs[r].ends = last || terms + job->runs[r + 1].n > TC_KC;
+    if (job->runs[r].ends) terms = 0;
+  }
+}
+
+/* Taps in the order of what they see, so that neighbours may join. */
+static void list_phase(taps_job *job, int64_t py, int64_t px, bool backward, phase *p, int64_t *term) {
+  const conv2d *c = job->c;
+  for (int64_t block = 0; block < job->blocks; block++) {
+    for (int64_t t = 0; t < c->taps; t++) {
+      const int64_t tap = backward ? c->taps - 1 - t : t, ky = tap / c->w.kernel, kx = tap % c->w.kernel;
+      if (backward && (phase_of_tap(&c->h, ky) != py || phase_of_tap(&c->w, kx) != px)) continue;
+      const int64_t n = block_channels(job, block);
+      const int64_t a = block * job->block + job->h.shift[ky] * job->row + job->w.shift[kx] * job->pitch;
+      job->places[block * c->taps + tap] = *term;
+      add_run(job, p, (tc_run){a, *term * c->kernels->nr, n, false});
+      *term += n;
+    }
+  }
+  end_sums(job, p);
+}
+
+static void list_runs(taps_job *job, bool backward) {
+  int64_t term = 0, first = 0;
+  for (int64_t py = 0; py < job->h.phases; py++) {
+    for (int64_t px = 0; px < job->w.phases; px++) {
+      phase *p = &job->phases[py * job->w.phases + px];
+      *p = (phase){first, 0};
+      list_phase(job, py, px, backward, p, &term);
+      first += p->runs;
+    }
+  }
+}
+
+/* ---- Relaying ---- */
+
+/* One block of channels of one image, or one row of it if the channels are many. */
+static void relay_rows(const taps_job *job, int64_t image, int64_t group, int64_t block, int64_t first, int64_t end, int64_t *at) {
+  const conv2d *c = job->c;
+  const int64_t channels = block_channels(job, block), plane = job->h.inner * job->w.inner;
+  const uint16_t *src = job->src + (((job->first_image + image) * c->groups + group) * job->terms + block * BLOCK) * plane;
+  float *dst = job->relaid + image * job->image + group * job->group + block * job->block;
+  const int64_t columns = min(job->w.inner, job->w.relaid - job->w.before);
+  for (int64_t x = 0; x < columns; x++) at[x] = (job->w.before + x) * job->pitch;
+  for (int64_t y = first; y < end; y++) {
+    float *row = dst + y * job->row;
+    const int64_t inner = y - job->h.before;
+    if (inner < 0 || inner >= job->h.inner || columns <= 0) {
+      memset(row, 0, (size_t)job->row * sizeof *row);
+      continue;
+    }
+    memset(row, 0, (size_t)(job->w.before * job->pitch) * sizeof *row);
+    const int64_t filled = (job->w.before + columns) * job->pitch;
+    memset(row + filled, 0, (size_t)(job->row - filled) * sizeof *row);
+    c->kernels->spread(channels, columns, src + inner * job->w.inner, plane, row, at);
+  }
+}
+
+/* Term (block, channel, tap) of column r of a panel. */
+static void pack_panel(const taps_job *job, int64_t group, int64_t panel, int64_t *at) {
+  const conv2d *c = job->c;
+  const int64_t nr = c->kernels->nr, taps = c->taps, first = panel * nr, columns = min(nr, job->results - first);
+  float *dst = job->weights + (group * job->panels + panel) * job->terms * taps * nr;
+  const uint16_t *src = c->weight + group * job->results * job->terms * taps;
+  if (columns < nr) memset(dst, 0, (size_t)(job->terms * taps * nr) * sizeof *dst);
+  for (int64_t block = 0; block < job->blocks; block++) {
+    const int64_t channels = block_channels(job, block), *places = job->places + block * taps;
+    if (job->transposed) {
+      for (int64_t t = 0; t < taps; t++) at[t] = places[t] * nr;
+      for (int64_t k = 0; k < channels; k++) {
+        const uint16_t *row = src + ((block * BLOCK + k) * job->results + first) * taps;
+        if (!c->kernels->finite(columns * taps, row)) atomic_store_explicit(job->special, true, memory_order_relaxed);
+        c->kernels->spread(columns, taps, row, taps, dst + k * nr, at);
+      }
+    } else {
+      for (int64_t k = 0; k < channels; k++) {
+        for (int64_t t = 0; t < taps; t++) at[k * taps + t] = (places[t] + k) * nr;
+      }
+      c->kernels->spread(columns, channels * taps, src + (first * job->terms + block * BLOCK) * taps, job->terms * taps, dst, at);
+    }
+  }
+}
+
+/* ---- Tasks ---- */
+
+enum { PIXELS = 128 }; /* of the result that wait to be stored */
+
+static void pack_task(const void *arg, int64_t task, char *workspace) {
+  const taps_job *job = arg;
+  pack_panel(job, task / job->panels, task % job->panels, (int64_t *)(void *)workspace);
+}
+
+static void relay_task(const void *arg, int64_t task, char *workspace) {
+  const taps_job *job = arg;
+  const int64_t block = task % job->blocks, group = task / job->blocks % job->c->groups;
+  relay_rows(job, task / job->blocks / job->c->groups, group, block, 0, job->h.relaid, (int64_t *)(void *)workspace);
+}
+
+/* Columns first .. end-1 of one row of the result, of one panel; both are multiples of phases, or the row's end. */
+static void compute_row(const taps_job *job, const float *image, const float *panel, int64_t n, int64_t y, int64_t first,
+                        int64_t end, float *out) {
+  const tc_cpu_kernels *kernels = job->c->kernels;
+  const int64_t nr = kernels->nr, phases = job->w.phases, lda = job->w.step * job->pitch;
+  const float *row = image + y / job->h.phases * job->h.step * job->row;
+  for (int64_t px = 0; px < min(phases, end - first); px++) {
+    const phase *p = &job->phases[y % job->h.phases * phases + px];
+    const int64_t places = ceil_div(end - first - px, phases), tile = ceil_div(places, ceil_div(places, kernels->mr));
+    for (int64_t x = 0; x < places; x += tile) {
+      const int64_t m = min(tile, places - x);
+      float *to = out + (px + x * phases) * nr;
+      if (p->runs) {
+        kernels->taps(m, n, p->runs, job->runs + p->first, row + (first / phases + x) * lda, lda, panel, to, phases * nr);
+      } else {
+        for (int64_t i = 0; i < m; i++) memset(to + i * phases * nr, 0, (size_t)nr * sizeof *to);
+      }
+    }
+  }
+}
+
+static void compute_task(const void *arg, int64_t task, char *workspace) {
+  const taps_job *job = arg;
+  const conv2d *c = job->c;
+  const int64_t nr = c->kernels->nr, bands = ceil_div(job->h.size, job->band);
+  const int64_t band = task % bands, image = task / bands % job->images, panel = task / bands / job->images % job->panels;
+  const int64_t group = task / bands / job->images / job->panels, width = job->w.size, plane = job->h.size * width;
+  const int64_t n = min(nr, job->results - panel * nr), end = min(job->h.size, (band + 1) * job->band);
+  const float *relaid = job->relaid + image * job->image + group * job->group;
+  const float *weights = job->weights + (group * job->panels + panel) * job->terms * c->taps * nr;
+  uint16_t *dst = job->dst + (((job->first_image + image) * c->groups + group) * job->results + panel * nr) * plane;
+  float *pixels = (float *)(void *)workspace, bias[64] = {0};
+  if (job->bias) c->kernels->widen(n, job->bias + group * job->results + panel * nr, bias);
+  const int64_t rows = max(1, PIXELS / width), columns = width <= PIXELS ? width : PIXELS / job->w.phases * job->w.phases;
+  for (int64_t y = band * job->band; y < end; y += rows) {
+    const int64_t some = min(rows, end - y);
+    for (int64_t x = 0; x < width; x += columns) {
+      const int64_t part = min(columns, width - x);
+      for (int64_t r = 0; r < some; r++) compute_row(job, relaid, weights, n, y + r, x, x + part, pixels + r * width * nr);
+      c->kernels->gather(n, some * part, pixels, nr, job->bias ? bias : NULL, dst + y * width + x, plane);
+    }
+  }
+}
+
+/* ---- The call ---- */
+
+/* Relaid images stay in a shared cache: so many bytes of them at once, or one image. */
+static const int64_t PASS_BYTES = 12 << 20;
+/* Multiply-adds of a task, enough to hide what it costs to take one. */
+static const int64_t TASK_MULTIPLIES = 1 << 21;
+
+/* Everything but memory. */
+static void lay_out(taps_job *job) {
+  const conv2d *c = job->c;
+  job->blocks = ceil_div(job->terms, BLOCK);
+  job->pitch = min(job->terms, BLOCK);
+  job->row = job->w.relaid * job->pitch;
+  job->block = job->h.relaid * job->row;
+  job->group = job->blocks * job->block;
+  job->image = c->groups * job->group;
+  job->panels = ceil_div(job->results, c->kernels->nr);
+  job->images = min(c->batch, max(1, PASS_BYTES / (job->image * (int64_t)sizeof(float))));
+  const int64_t row_multiplies =
+      job->w.size * min(job->results, c->kernels->nr) * job->terms * c->taps / (job->h.phases * job->w.phases);
+  job->band = min(job->h.size, max(1, TASK_MULTIPLIES / (row_multiplies + 1)));
+}
+
+static size_t lines(int64_t bytes) { return (size_t)round_up(bytes, 64); }
+
+static tc_status_t run(tc_cpu *cpu, taps_job *job, bool backward, bool *done) {
+  const conv2d *c = job->c;
+  lay_out(job);
+  const int64_t runs = job->blocks * c->taps, weights = c->groups * job->panels * job->terms * c->taps * c->kernels->nr;
+  const size_t runs_bytes = lines(runs * (int64_t)sizeof(tc_run)), places_bytes = lines(runs * (int64_t)sizeof(int64_t));
+  const size_t weight_bytes = lines(weights * (int64_t)sizeof(float)),
+               relaid_bytes = lines(job->images * job->image * (int64_t)sizeof(float));
+  const int64_t threads = tc_cpu_threads(cpu, conv_multiplies(c)), bands = ceil_div(job->h.size, job->band);
+  const int64_t thread_bytes =
+      max(PIXELS * c->kernels->nr * (int64_t)sizeof(float), max(BLOCK * c->taps, job->w.inner) * (int64_t)sizeof(int64_t));
+  void *memory;
+  TC_TRY(tc_workspace_take(cpu, TC_WORKSPACE_PACKED, runs_bytes + places_bytes + weight_bytes + relaid_bytes, &memory));
+  job->runs = memory;
+  job->places = (int64_t *)(void *)((char *)memory + runs_bytes);
+  job->weights = (float *)(void *)((char *)job->places + places_bytes);
+  job->relaid = (float *)(void *)((char *)job->weights + weight_bytes);
+  atomic_bool special = false;
+  job->special = &special;
+  tc_team team;
+  const tc_status_t status = tc_team_take(cpu, threads, INT64_MAX, (size_t)thread_bytes, &team);
+  if (status == TC_OK) {
+    list_runs(job, backward);
+    tc_team_run(&team, c->groups * job->panels, pack_task, job);
+    *done = !special;
+    for (job->first_image = 0; *done && job->first_image < c->batch; job->first_image += job->images) {
+      job->images = min(job->images, c->batch - job->first_image);
+      tc_team_run(&team, job->images * c->groups * job->blocks, relay_task, job);
+      tc_team_run(&team, c->groups * job->panels * job->images * bands, compute_task, job);
+    }
+    tc_team_give(&team);
+  }
+  tc_workspace_give(cpu, TC_WORKSPACE_PACKED, memory);
+  return status;
+}
+
+static bool suits(const conv2d *c, int64_t results) {
+  return c->h.kernel <= AXIS_TAPS_MAX && c->w.kernel <= AXIS_TAPS_MAX && c->taps <= TAPS_MAX && results >= 8;
+}
+
+bool conv_taps_suit_forward(const conv2d *c) { return suits(c, c->out_channels); }
+
+bool conv_taps_suit_backward_input(const conv2d *c) {
+  return suits(c, c->in_channels) && c->h.stride <= PHASES_MAX && c->w.stride <= PHASES_MAX;
+}
+
+tc_status_t conv_taps_forward(tc_cpu *cpu, const conv2d *c) {
+  taps_job job = {.c = c, .src = c->x, .dst = c->y, .bias = c->bias, .terms = c->in_channels, .results = c->out_channels};
+  job.h = forward_axis(&c->h);
+  job.w = forward_axis(&c->w);
+  bool done;
+  return run(cpu, &job, false, &done);
+}
+
+tc_status_t conv_taps_backward_input(tc_cpu *cpu, const conv2d *c, bool *done) {
+  taps_job job = {.c = c, .src = c->dy, .dst = c->dx, .terms = c->out_channels, .results = c->in_channels, .transposed = true};
+  job.h = backward_axis(&c->h);
+  job.w = backward_axis(&c->w);
+  return run(cpu, &job, true, done);
+}
