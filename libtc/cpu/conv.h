@@ -68,11 +68,23 @@ bool conv_is_pointwise(const conv2d *c);
 tc_status_t conv_pointwise_forward(tc_cpu *cpu, const conv2d *c);
 tc_status_t conv_pointwise_backward_input(tc_cpu *cpu, const conv2d *c);
 
+/* The gradient of the weight, tap by tap: shapes that conv_weight_suits finds wide enough. */
+bool conv_weight_suits(const conv2d *c);
+tc_status_t conv_weight(tc_cpu *cpu, const conv2d *c);
+
 /* Tap by tap over images relaid by channels: shapes that conv_taps_suit_* finds wide enough. */
 bool conv_taps_suit_forward(const conv2d *c);
 bool conv_taps_suit_backward_input(const conv2d *c);
 tc_status_t conv_taps_forward(tc_cpu *cpu, const conv2d *c);
 /* Leaves dX as it is and says so in *done, if a weight is inf or NaN: it would meet the padding. */
 tc_status_t conv_taps_backward_input(tc_cpu *cpu, const conv2d *c, bool *done);
+
+/* Tap by tap on tiles (an ISA that has them): shapes that conv_tiles_suit_* finds wide enough. vector does the whole call again if a
+ * weight is inf or NaN, and each image that has such a pixel. */
+typedef tc_status_t conv_driver(tc_cpu *cpu, const conv2d *c);
+bool conv_tiles_suit_forward(const conv2d *c);
+bool conv_tiles_suit_backward_input(const conv2d *c);
+tc_status_t conv_tiles_forward(tc_cpu *cpu, const conv2d *c, conv_driver *vector);
+tc_status_t conv_tiles_backward_input(tc_cpu *cpu, const conv2d *c, conv_driver *vector);
 
 #endif

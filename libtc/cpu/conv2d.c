@@ -3,6 +3,7 @@
  * The three directions: each call goes to the driver that suits its shape.
  */
 #include "cpu/conv.h"
+#include "cpu/product.h"
 #include "status.h"
 
 static conv2d describe(const tc_cpu *cpu, const tc_conv2d_desc *d) {
@@ -20,6 +21,19 @@ static conv2d describe(const tc_cpu *cpu, const tc_conv2d_desc *d) {
   };
 }
 
+/* With the vector kernels, but that an ISA with tiles may use them in a product. */
+static tc_status_t vector_forward(tc_cpu *cpu, const conv2d *c) {
+  if (conv_is_pointwise(c)) return conv_pointwise_forward(cpu, c);
+  return conv_taps_suit_forward(c) ? conv_taps_forward(cpu, c) : conv_product_forward(cpu, c);
+}
+
+static tc_status_t vector_backward_input(tc_cpu *cpu, const conv2d *c) {
+  if (conv_is_pointwise(c)) return conv_pointwise_backward_input(cpu, c);
+  bool done = false;
+  if (conv_taps_suit_backward_input(c)) TC_TRY(conv_taps_backward_input(cpu, c, &done));
+  return done ? TC_OK : conv_scatter_backward_input(cpu, c);
+}
+
 tc_status_t tc_cpu_conv2d_forward(void *state, const tc_conv2d_desc *d, const tc_buffer *X, const tc_buffer *weight,
                                   const tc_buffer *bias, tc_buffer *Y, tc_buffer *scratch_col) {
   (void)scratch_col;
@@ -29,9 +43,9 @@ tc_status_t tc_cpu_conv2d_forward(void *state, const tc_conv2d_desc *d, const tc
   c.weight = tc_at(weight, d->w_offset, 2);
   c.bias = bias ? tc_at(bias, d->bias_offset, 2) : NULL;
   c.y = tc_at(Y, d->y_offset, 2);
-  if (cpu->split) return conv_product_forward(cpu, &c); /* tile products are done there */
-  if (conv_is_pointwise(&c)) return conv_pointwise_forward(cpu, &c);
-  return conv_taps_suit_forward(&c) ? conv_taps_forward(cpu, &c) : conv_product_forward(cpu, &c);
+  if (!tc_tiles_pay(cpu, c.out_channels, c.pixels, c.in_channels * c.taps)) return vector_forward(cpu, &c);
+  const bool taps = !conv_is_pointwise(&c) && conv_tiles_suit_forward(&c);
+  return taps ? conv_tiles_forward(cpu, &c, vector_forward) : conv_product_forward(cpu, &c);
 }
 
 tc_status_t tc_cpu_conv2d_backward_input(void *state, const tc_conv2d_desc *d, const tc_buffer *dY, const tc_buffer *weight,
@@ -42,11 +56,9 @@ tc_status_t tc_cpu_conv2d_backward_input(void *state, const tc_conv2d_desc *d, c
   c.dy = tc_at(dY, d->y_offset, 2);
   c.weight = tc_at(weight, d->w_offset, 2);
   c.dx = tc_at(dX, d->x_offset, 2);
-  if (cpu->split) return conv_scatter_backward_input(cpu, &c);
-  if (conv_is_pointwise(&c)) return conv_pointwise_backward_input(cpu, &c);
-  bool done = false;
-  if (conv_taps_suit_backward_input(&c)) TC_TRY(conv_taps_backward_input(cpu, &c, &done));
-  return done ? TC_OK : conv_scatter_backward_input(cpu, &c);
+  if (!tc_tiles_pay(cpu, c.in_channels, c.pixels, c.out_channels * c.taps)) return vector_backward_input(cpu, &c);
+  return conv_tiles_suit_backward_input(&c) ? conv_tiles_backward_input(cpu, &c, vector_backward_input)
+                                            : conv_scatter_backward_input(cpu, &c);
 }
 
 tc_status_t tc_cpu_conv2d_backward_weight(void *state, const tc_conv2d_desc *d, const tc_buffer *X, const tc_buffer *dY,
@@ -58,5 +70,5 @@ tc_status_t tc_cpu_conv2d_backward_weight(void *state, const tc_conv2d_desc *d, 
   c.dy = tc_at(dY, d->y_offset, 2);
   c.dw = tc_at(dW, d->w_offset, tc_dtype_size(d->w_dtype));
   c.dw_f32 = d->w_dtype == TC_DTYPE_F32;
-  return conv_product_backward_weight(cpu, &c);
+  return conv_weight_suits(&c) && !cpu->split ? conv_weight(cpu, &c) : conv_product_backward_weight(cpu, &c);
 }

@@ -9,12 +9,14 @@
 #include "cpu/conv.h"
 #include "status.h"
 
-/* Pixels that follow each other in both images, all within a panel of a strip. Offsets are those of channel 0. */
+/* Pixels of a panel that follow each other in an image of Y or, a stride apart, in a row of X. */
 typedef struct segment {
-  int64_t at, n; /* in the panel */
-  int64_t x, y;
+  int64_t at, n;         /* in the panel */
+  int64_t offset;        /* of the first one, in channel 0 of the group */
   int64_t rows, columns; /* of dX that it decides: its pixels, and those up to the next that no output pixel sees */
 } segment;
+
+enum { PANELS_MAX = 8, PANEL_PIXELS_MAX = 64, ROWS_OF_TILE = 16 }; /* the latter two: no nr or mr is larger */
 
 typedef struct pointwise_job {
   conv2d c;
@@ -33,65 +35,66 @@ bool conv_is_pointwise(const conv2d *c) { return c->taps == 1 && c->h.pad == 0 &
 
 /* ---- Pixels ---- */
 
-/* The segments of panel pixels first .. first+n-1 of the batch. */
-static int64_t find_segments(const pointwise_job *job, int64_t group, int64_t first, int64_t n, segment *out) {
+/* The segments of n pixels of the batch, from first on: those of X, or of Y. */
+static int64_t find_segments(const pointwise_job *job, bool of_x, int64_t group, int64_t first, int64_t n, segment *out) {
   const conv2d *c = &job->c;
-  const int64_t in_plane = c->h.size * c->w.size;
   int64_t count = 0;
-  for (int64_t at = 0; at < n; count++) {
-    const int64_t image = (first + at) / c->pixels, oy = (first + at) % c->pixels / c->w.out, ox = (first + at) % c->w.out;
+  for (int64_t at = 0; at < n; at += out[count++].n) {
+    const int64_t image = (first + at) / c->pixels, p = (first + at) % c->pixels, oy = p / c->w.out, ox = p % c->w.out;
     segment *s = &out[count];
-    s->at = at;
+    *s = (segment){.at = at, .n = min(n - at, c->pixels - p), .rows = 1};
+    s->offset = (image * c->groups + group) * c->out_channels * c->pixels + p;
+    s->columns = s->n;
+    if (!of_x) continue;
     s->n = min(n - at, c->w.out - ox);
-    s->x = (image * c->groups + group) * c->in_channels * in_plane + oy * c->h.stride * c->w.size + ox * c->w.stride;
-    s->y = (image * c->groups + group) * c->out_channels * c->pixels + oy * c->w.out + ox;
+    s->offset = ((image * c->groups + group) * c->in_channels * c->h.size + oy * c->h.stride) * c->w.size + ox * c->w.stride;
     s->rows = oy + 1 < c->h.out ? c->h.stride : c->h.size - oy * c->h.stride;
     s->columns = ox + s->n < c->w.out ? s->n * c->w.stride : c->w.size - ox * c->w.stride;
-    at += s->n;
   }
   return count;
 }
 
-static void pack_pixels(const pointwise_job *job, const segment *s, int64_t segments, int64_t n, float *panel) {
+static void pack_pixels(const pointwise_job *job, int64_t group, int64_t first, int64_t n, float *panel) {
   const conv2d *c = &job->c;
   const int64_t nr = c->kernels->nr;
-  for (const segment *end = s + segments; s < end; s++) {
-    if (job->backward) {
-      c->kernels->widen_rows(job->terms, s->n, c->dy + s->y, job->src_plane, 1, panel + s->at, nr);
-    } else {
-      c->kernels->widen_rows(job->terms, s->n, c->x + s->x, job->src_plane, c->w.stride, panel + s->at, nr);
-    }
+  segment segments[PANEL_PIXELS_MAX];
+  const int64_t count = find_segments(job, !job->backward, group, first, n, segments);
+  for (const segment *s = segments; s < segments + count; s++) {
+    const uint16_t *src = (job->backward ? c->dy : c->x) + s->offset;
+    c->kernels->widen_rows(job->terms, s->n, src, job->src_plane, job->backward ? 1 : c->w.stride, panel + s->at, nr);
   }
   for (int64_t k = 0; n < nr && k < job->terms; k++) memset(panel + k * nr + n, 0, (size_t)(nr - n) * sizeof *panel);
 }
 
-/* Rows of one channel of dX that a segment decides: its values, a stride apart, among zeros. */
-static void scatter(const pointwise_job *job, const segment *s, const float *values, uint16_t *dst) {
-  const conv2d *c = &job->c;
-  uint16_t narrow[64];
-  c->kernels->narrow(s->n, values, narrow);
-  for (int64_t row = 0; row < s->rows; row++) memset(dst + row * c->w.size, 0, (size_t)s->columns * sizeof *dst);
-  for (int64_t x = 0; x < s->n; x++) dst[x * c->w.stride] = narrow[x];
+typedef uint32_t pair __attribute__((aligned(2), may_alias));
+
+/* Values of one channel of dX among zeros: all that a segment decides. */
+static void scatter(const conv2d *c, const segment *s, const uint16_t *values, uint16_t *dst) {
+  for (int64_t row = c->w.stride == 2; row < s->rows; row++) memset(dst + row * c->w.size, 0, (size_t)s->columns * sizeof *dst);
+  if (c->w.stride != 2) {
+    for (int64_t x = 0; x < s->n; x++) dst[x * c->w.stride] = values[x];
+    return;
+  }
+  const int64_t pairs = s->columns / 2 < s->n ? s->columns / 2 : s->n;
+  for (int64_t x = 0; x < pairs; x++) ((pair *)dst)[x] = values[x]; /* little-endian: the value, then a zero */
+  for (int64_t x = pairs; x < s->n; x++) dst[2 * x] = values[x];
+  for (int64_t x = 2 * s->n; x < s->columns; x++) dst[x] = 0;
 }
 
-static void store(const pointwise_job *job, const segment *s, int64_t segments, int64_t m, int64_t first, const float *tile,
-                  const float *bias) {
+static void store(const pointwise_job *job, const segment *s, int64_t m, int64_t first, const float *tile, const float *bias) {
   const conv2d *c = &job->c;
   const int64_t nr = c->kernels->nr;
-  for (const segment *end = s + segments; s < end; s++) {
-    if (!job->backward) {
-      c->kernels->narrow_rows(m, s->n, tile + s->at, nr, bias, c->y + s->y + first * job->dst_plane, job->dst_plane);
-    } else if (c->h.stride == 1 && c->w.stride == 1) {
-      c->kernels->narrow_rows(m, s->n, tile + s->at, nr, NULL, c->dx + s->x + first * job->dst_plane, job->dst_plane);
-    } else {
-      for (int64_t i = 0; i < m; i++) scatter(job, s, tile + i * nr + s->at, c->dx + s->x + (first + i) * job->dst_plane);
-    }
+  uint16_t *dst = (job->backward ? c->dx : c->y) + s->offset + first * job->dst_plane;
+  if (!job->backward || (c->h.stride == 1 && c->w.stride == 1)) {
+    c->kernels->narrow_rows(m, s->n, tile + s->at, nr, bias, dst, job->dst_plane);
+    return;
   }
+  uint16_t values[ROWS_OF_TILE][PANEL_PIXELS_MAX];
+  c->kernels->narrow_rows(m, s->n, tile + s->at, nr, NULL, values[0], PANEL_PIXELS_MAX);
+  for (int64_t i = 0; i < m; i++) scatter(c, s, values[i], dst + i * job->dst_plane);
 }
 
 /* ---- Tasks ---- */
-
-enum { PANELS_MAX = 8, PANEL_PIXELS_MAX = 64, ROWS_OF_TILE = 16 };
 
 typedef struct strip_memory {
   segment segments[PANELS_MAX][PANEL_PIXELS_MAX];
@@ -110,8 +113,8 @@ static void strip_task(const void *arg, int64_t task, char *workspace) {
   const int64_t first = strip * job->panels * nr, panels = min(job->panels, ceil_div(all - first, nr));
   for (int64_t p = 0; p < panels; p++) {
     const int64_t n = min(nr, all - first - p * nr);
-    memory->count[p] = find_segments(job, group, first + p * nr, n, memory->segments[p]);
-    pack_pixels(job, memory->segments[p], memory->count[p], n, memory->panels + p * panel_floats);
+    memory->count[p] = find_segments(job, job->backward, group, first + p * nr, n, memory->segments[p]);
+    pack_pixels(job, group, first + p * nr, n, memory->panels + p * panel_floats);
   }
   for (int64_t i = rows_first; i < rows_end; i += mr) {
     const int64_t m = min(mr, rows_end - i);
@@ -120,7 +123,9 @@ static void strip_task(const void *arg, int64_t task, char *workspace) {
     if (c->bias) c->kernels->widen(m, c->bias + group * job->results + i, bias);
     for (int64_t p = 0; p < panels; p++) {
       c->kernels->taps(m, nr, job->runs, job->run, weights, job->ld, memory->panels + p * panel_floats, memory->tile, nr);
-      store(job, memory->segments[p], memory->count[p], m, i, memory->tile, c->bias ? bias : NULL);
+      for (int64_t s = 0; s < memory->count[p]; s++) {
+        store(job, &memory->segments[p][s], m, i, memory->tile, c->bias ? bias : NULL);
+      }
     }
   }
 }

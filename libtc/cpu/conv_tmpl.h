@@ -2,6 +2,36 @@
  *
  * The kernels of convolution of one ISA; a part of kernels_tmpl.h. */
 
+/* kernel(m, nv) for each height, and for widths of 1, 2 and all vectors, as constants. */
+#define TILE_ROWS(m, kernel)                \
+  case m:                                   \
+    if (n <= LANES) {                       \
+      kernel(m, 1);                         \
+    } else if (NV == 2 || n <= 2 * LANES) { \
+      kernel(m, 2);                         \
+    } else {                                \
+      kernel(m, NV);                        \
+    }                                       \
+    break;
+#if MR == 4
+#define EACH_TILE(kernel) \
+  switch (m) { TILE_ROWS(1, kernel) TILE_ROWS(2, kernel) TILE_ROWS(3, kernel) TILE_ROWS(4, kernel) }
+#elif MR == 6
+#define EACH_TILE(kernel)                                                                                                         \
+  switch (m) {                                                                                                                    \
+    TILE_ROWS(1, kernel) TILE_ROWS(2, kernel) TILE_ROWS(3, kernel) TILE_ROWS(4, kernel) TILE_ROWS(5, kernel) TILE_ROWS(6, kernel) \
+  }
+#else
+#define EACH_TILE(kernel)                                                                                                         \
+  switch (m) {                                                                                                                    \
+    TILE_ROWS(1, kernel)                                                                                                          \
+    TILE_ROWS(2, kernel)                                                                                                          \
+    TILE_ROWS(3, kernel)                                                                                                          \
+    TILE_ROWS(4, kernel) TILE_ROWS(5, kernel) TILE_ROWS(6, kernel) TILE_ROWS(7, kernel) TILE_ROWS(8, kernel) TILE_ROWS(9, kernel) \
+        TILE_ROWS(10, kernel) TILE_ROWS(11, kernel) TILE_ROWS(12, kernel)                                                         \
+  }
+#endif
+
 /* The body for a constant m and nv. Rows of a are addressed from every fourth one, which needs few registers. */
 __attribute__((always_inline)) static inline void taps_rows(int m, int nv, int64_t runs, const tc_run *run, const float *restrict a,
                                                             int64_t lda, const float *restrict b, float *restrict out,
@@ -43,87 +73,82 @@ __attribute__((always_inline)) static inline void taps_rows(int m, int nv, int64
   }
 }
 
-typedef void tc_taps_rows(int64_t runs, const tc_run *run, const float *a, int64_t lda, const float *b, float *out, int64_t ldout,
-                          double *second);
+/* Apart from its caller, so that the compiler need not know when second is written before it is read. */
+__attribute__((noinline)) static void taps_any(int64_t m, int64_t n, int64_t runs, const tc_run *run, const float *a, int64_t lda,
+                                               const float *b, float *out, int64_t ldout, double *second) {
+#define TAPS(m, nv) taps_rows(m, nv, runs, run, a, lda, b, out, ldout, second)
+  EACH_TILE(TAPS)
+}
 
-#define TAPS(m, nv)                                                                                                     \
-  static void taps_##m##_##nv(int64_t runs, const tc_run *run, const float *a, int64_t lda, const float *b, float *out, \
-                              int64_t ldout, double *second) {                                                          \
-    taps_rows(m, nv, runs, run, a, lda, b, out, ldout, second);                                                         \
-  }
-#if NR / LANES == 2
-#define EACH_NV(m) TAPS(m, 1) TAPS(m, 2)
-#define NAMES(m) \
-  { taps_##m##_1, taps_##m##_2 }
-#else
-#define EACH_NV(m) TAPS(m, 1) TAPS(m, 2) TAPS(m, 3) TAPS(m, 4)
-#define NAMES(m) \
-  { taps_##m##_1, taps_##m##_2, taps_##m##_3, taps_##m##_4 }
-#endif
-
-EACH_NV(1)
-EACH_NV(2)
-EACH_NV(3) EACH_NV(4)
-#if MR > 4
-    EACH_NV(5) EACH_NV(6)
-#endif
-#if MR > 6
-        EACH_NV(7) EACH_NV(8) EACH_NV(9) EACH_NV(10) EACH_NV(11) EACH_NV(12)
-#endif
-
-            static void NAME(taps)(int64_t m, int64_t n, int64_t runs, const tc_run *run, const float *a, int64_t lda,
-                                   const float *b, float *out, int64_t ldout) {
-  static tc_taps_rows *const rows[MR][NV] = {
-    NAMES(1),
-    NAMES(2),
-    NAMES(3),
-    NAMES(4),
-#if MR > 4
-    NAMES(5),
-    NAMES(6),
-#endif
-#if MR > 6
-    NAMES(7),
-    NAMES(8),
-    NAMES(9),
-    NAMES(10),
-    NAMES(11),
-    NAMES(12),
-#endif
-  };
+static void NAME(taps)(int64_t m, int64_t n, int64_t runs, const tc_run *run, const float *a, int64_t lda, const float *b,
+                       float *out, int64_t ldout) {
   double second[MR * NR];
-  rows[m - 1][(n - 1) / LANES](runs, run, a, lda, b, out, ldout, second);
+  taps_any(m, n, runs, run, a, lda, b, out, ldout, second);
+}
+
+__attribute__((always_inline)) static inline void outer_rows(int m, int nv, int64_t runs, const tc_run *run,
+                                                             const float *restrict a, int64_t lda, const float *restrict b,
+                                                             int64_t ldb, double *restrict acc, int64_t ldacc) {
+  vector sum[MR][NV];
+  for (int i = 0; i < m; i++) {
+    for (int v = 0; v < nv; v++) sum[i][v] = (vector){0};
+  }
+  for (const tc_run *r = run; r < run + runs; r++) {
+    const float *ap = a + r->a, *bp = b + r->b;
+    for (int64_t p = 0; p < r->n; p++, ap += lda, bp += ldb) {
+      vector bv[NV];
+      for (int v = 0; v < nv; v++) bv[v] = *(const unaligned_vector *)(bp + v * LANES);
+      for (int i = 0; i < m; i++) {
+        for (int v = 0; v < nv; v++) sum[i][v] += ap[i] * bv[v];
+      }
+    }
+  }
+  for (int i = 0; i < m; i++) {
+    for (int v = 0; v < nv; v++) *(wide_vector *)(acc + i * ldacc + v * LANES) += __builtin_convertvector(sum[i][v], wide_vector);
+  }
+}
+
+static void NAME(outer)(int64_t m, int64_t n, int64_t runs, const tc_run *run, const float *a, int64_t lda, const float *b,
+                        int64_t ldb, double *acc, int64_t ldacc) {
+#define OUTER(m, nv) outer_rows(m, nv, runs, run, a, lda, b, ldb, acc, ldacc)
+  EACH_TILE(OUTER)
 }
 
 enum { SIDE = 8, ROWS_MAX = 32 };
 
-/* One row, its elements apart. */
-static inline void spread_row(int64_t n, const uint16_t *src, float *dst, const int64_t *at) {
-  float wide[64];
-  for (int64_t x = 0; x < n; x += 64) {
-    const int64_t step = n - x < 64 ? n - x : 64;
-    NAME(widen)(step, src + x, wide);
-    for (int64_t s = 0; s < step; s++) dst[at[x + s]] = wide[s];
-  }
-}
+#ifndef HAS_SPREAD_BLOCK
+enum { SPREAD_COLUMNS = SIDE };
 
-/* Blocks of 8 columns; the last one overlaps the one before. */
+/* dst[at[x] + r] = src[r*ld + x], widened, for r < rows <= ROWS_MAX and x < n <= SPREAD_COLUMNS. */
+static inline void spread_block(int64_t rows, int64_t n, const uint16_t *src, int64_t ld, float *dst, const int64_t *at) {
+  const int64_t whole = n == SIDE ? rows / SIDE * SIDE : 0;
+  uint16_t block[SIDE][ROWS_MAX];
+  for (int64_t r = 0; r < whole; r += SIDE) {
+    const uint16_t *row[SIDE];
+    for (int i = 0; i < SIDE; i++) row[i] = src + (r + i) * ld;
+    transpose_8x8(row, 0, &block[0][r], ROWS_MAX);
+  }
+  for (int64_t r = whole; r < rows; r++) {
+    for (int64_t x = 0; x < n; x++) block[x][r] = src[r * ld + x];
+  }
+  for (int64_t x = 0; x < n; x++) NAME(widen)(rows, block[x], dst + at[x]);
+}
+#endif
+
+enum { LINE_OF_HALVES = 32 };
+
+/* Lines of many rows, which no hardware sees coming, are fetched first. A last block that isn't full overlaps the one before. */
 static void NAME(spread)(int64_t rows, int64_t n, const uint16_t *src, int64_t ld, float *dst, const int64_t *at) {
-  int64_t r = 0;
-  for (; n >= SIDE && rows - r >= SIDE; r += rows - r < ROWS_MAX ? (rows - r) / SIDE * SIDE : ROWS_MAX) {
-    const int64_t part = rows - r < ROWS_MAX ? (rows - r) / SIDE * SIDE : ROWS_MAX;
-    uint16_t block[SIDE][ROWS_MAX];
-    for (int64_t x = 0; x < n; x += SIDE) {
-      const int64_t from = x + SIDE <= n ? x : n - SIDE;
-      for (int64_t s = 0; s < part; s += SIDE) {
-        const uint16_t *row[SIDE];
-        for (int i = 0; i < SIDE; i++) row[i] = src + (r + s + i) * ld;
-        transpose_8x8(row, from, &block[0][s], ROWS_MAX);
-      }
-      for (int s = 0; s < SIDE; s++) NAME(widen)(part, block[s], dst + at[from + s] + r);
+  for (int64_t r = 0; r < rows; r += ROWS_MAX) {
+    const int64_t part = rows - r < ROWS_MAX ? rows - r : ROWS_MAX;
+    for (int64_t s = r; s < r + part; s++) {
+      for (int64_t x = 0; x < n; x += LINE_OF_HALVES) __builtin_prefetch(src + s * ld + x);
+    }
+    for (int64_t x = 0; x < n; x += SPREAD_COLUMNS) {
+      const int64_t columns = n < SPREAD_COLUMNS ? n : SPREAD_COLUMNS, from = x + columns <= n ? x : n - columns;
+      spread_block(part, columns, src + r * ld + from, ld, dst + r, at + from);
     }
   }
-  for (; r < rows; r++) spread_row(n, src + r * ld, dst + r, at);
 }
 
 enum { PART = LANES < SIDE ? SIDE : LANES };
@@ -160,24 +185,42 @@ static void NAME(gather)(int64_t rows, int64_t n, const float *src, int64_t from
   }
 }
 
-static inline void widen_row(int64_t n, const uint16_t *src, int64_t step, float *dst) {
+#ifndef HAS_WIDEN_EVEN
+/* dst[x] = src[2*x], widened. */
+static inline void widen_even(int64_t n, const uint16_t *src, float *dst) {
   uint16_t dense[64];
   for (int64_t x = 0; x < n; x += 64) {
     const int64_t part = n - x < 64 ? n - x : 64;
-    if (step == 2) {
-      for (int64_t s = 0; s < part; s++) dense[s] = src[(x + s) * 2];
-    } else {
-      for (int64_t s = 0; s < part; s++) dense[s] = src[(x + s) * step];
-    }
+    for (int64_t s = 0; s < part; s++) dense[s] = src[(x + s) * 2];
+    NAME(widen)(part, dense, dst + x);
+  }
+}
+#endif
+
+static inline void widen_apart(int64_t n, const uint16_t *src, int64_t step, float *dst) {
+  uint16_t dense[64];
+  for (int64_t x = 0; x < n; x += 64) {
+    const int64_t part = n - x < 64 ? n - x : 64;
+    for (int64_t s = 0; s < part; s++) dense[s] = src[(x + s) * step];
     NAME(widen)(part, dense, dst + x);
   }
 }
 
+enum { ROWS_AHEAD = 16 };
+
+/* Rows lie far apart, and no hardware sees them coming. */
 static void NAME(widen_rows)(int64_t rows, int64_t n, const uint16_t *src, int64_t ld, int64_t step, float *dst, int64_t to) {
-  if (step == 1) {
-    for (int64_t r = 0; r < rows; r++) NAME(widen)(n, src + r * ld, dst + r * to);
-  } else {
-    for (int64_t r = 0; r < rows; r++) widen_row(n, src + r * ld, step, dst + r * to);
+  for (int64_t r = 0; r < rows; r++, src += ld, dst += to) {
+    if (r + ROWS_AHEAD < rows) {
+      for (int64_t x = 0; x < n * step; x += LINE_OF_HALVES) __builtin_prefetch(src + ROWS_AHEAD * ld + x);
+    }
+    if (step == 1) {
+      NAME(widen)(n, src, dst);
+    } else if (step == 2) {
+      widen_even(n, src, dst);
+    } else {
+      widen_apart(n, src, step, dst);
+    }
   }
 }
 
@@ -194,11 +237,9 @@ static void NAME(narrow_rows)(int64_t rows, int64_t n, const float *src, int64_t
       for (int64_t x = 0; x < n - LANES; x += LANES) narrow_biased(src + x, added, bias, dst + x);
       narrow_biased(src + n - LANES, added, bias, dst + n - LANES);
     } else {
-      float few[LANES] = {0};
-      uint16_t narrowed[LANES];
-      for (int64_t x = 0; x < n; x++) few[x] = src[x];
-      narrow_biased(few, added, bias, narrowed);
-      for (int64_t x = 0; x < n; x++) dst[x] = narrowed[x];
+      float few[LANES];
+      for (int64_t x = 0; x < n; x++) few[x] = bias ? src[x] + bias[r] : src[x];
+      narrow_few(n, few, dst);
     }
   }
 }

@@ -41,6 +41,11 @@ typedef struct tc_run {
 typedef void tc_taps_kernel(int64_t m, int64_t n, int64_t runs, const tc_run *run, const float *a, int64_t lda, const float *b,
                             float *out, int64_t ldout);
 
+/* acc[i*ldacc + j] += sum over the runs' terms p of a[p*lda + i] * b[p*ldb + j], for i < m and whole vectors of j that cover n: one
+ * sum in fp32, of at most TC_KC terms, as above. b need not be aligned. */
+typedef void tc_outer_kernel(int64_t m, int64_t n, int64_t runs, const tc_run *run, const float *a, int64_t lda, const float *b,
+                             int64_t ldb, double *acc, int64_t ldacc);
+
 /* From planes of channels to channels that lie side by side, and back; r < rows, x < n.
  * spread: dst[at[x] + r] = src[r*ld + x], widened.
  * gather: dst[r*ld + x] = src[x*from + r] + bias[r], narrowed; no bias if that is NULL. Of src and bias, r is read up to nr. */
@@ -78,6 +83,7 @@ typedef struct tc_cpu_kernels {
   tc_add_kernel *add;
   tc_round_kernel *round;
   tc_taps_kernel *taps;
+  tc_outer_kernel *outer;
   tc_spread_kernel *spread;
   tc_gather_kernel *gather;
   tc_widen_rows_kernel *widen_rows;

@@ -5,9 +5,10 @@
  *   LANES        fp32 lanes of a vector
  *   MR, NR       register tile: MR rows (gemm has a case for each m up to 4, 6 or 12) by NR columns (whole vectors)
  *   widen_lanes(const uint16_t *, float *), narrow_lanes(const float *, uint16_t *)   LANES conversions
+ *   widen_few(int64_t n, ...), narrow_few(int64_t n, ...)   optional: n < LANES conversions that touch nothing else
  *   WIDENS_AT_ONCE   whether widen_lanes is an instruction
- *   widen_few(int64_t n, ...)   optional (HAS_WIDEN_FEW): n < LANES conversions that touch nothing else
  *   transpose_block(...)        optional (HAS_TRANSPOSE_BLOCK, with BLOCK_TERMS): see halves_tmpl.h
+ *   widen_even, spread_block    optional: see conv_tmpl.h
  */
 #include "cpu/kernels.h"
 #include "f16.h"
@@ -97,13 +98,19 @@ static inline void narrow_canonical(const float *src, uint16_t *dst) {
   narrow_lanes((const float *)&lanes, dst);
 }
 
+#ifndef HAS_NARROW_FEW
+static inline void narrow_few(int64_t n, const float *src, uint16_t *dst) {
+  float few[LANES] = {0};
+  uint16_t narrowed[LANES];
+  memcpy(few, src, (size_t)n * sizeof *few);
+  narrow_canonical(few, narrowed);
+  memcpy(dst, narrowed, (size_t)n * sizeof *dst);
+}
+#endif
+
 static void NAME(narrow)(int64_t n, const float *src, uint16_t *dst) {
   if (n < LANES) {
-    float few[LANES] = {0};
-    uint16_t narrowed[LANES];
-    memcpy(few, src, (size_t)n * sizeof *few);
-    narrow_canonical(few, narrowed);
-    memcpy(dst, narrowed, (size_t)n * sizeof *dst);
+    narrow_few(n, src, dst);
     return;
   }
   for (int64_t i = 0; i < n - LANES; i += LANES) narrow_canonical(src + i, dst + i);
@@ -136,6 +143,7 @@ const tc_cpu_kernels NAME(tc_cpu_kernels) = {
     .add = NAME(add),
     .round = NAME(round),
     .taps = NAME(taps),
+    .outer = NAME(outer),
     .spread = NAME(spread),
     .gather = NAME(gather),
     .widen_rows = NAME(widen_rows),

@@ -88,7 +88,7 @@ typedef struct strip {
 /* Packs tile x (in rows or columns from the strip's first on) of a step from what is staged. */
 static void pack_tile(const tc_split_plan *plan, const tc_split_operand *operand, int64_t steps, int64_t x, int64_t step,
                       const float *staged, int64_t ld, char *dst, uint8_t *special) {
-  const tc_split_form form = {operand->source->rows_are_k, operand->pairs, operand->unit};
+  const tc_split_form form = {operand->source->rows_are_k, operand->pairs, operand->unit, ROW_BYTES};
   const int64_t panel = x / panel_width(operand), half = panel_width(operand) * ROW_BYTES;
   char *hi = dst + (panel * steps + step) * step_bytes(operand) + x % panel_width(operand) * ROW_BYTES;
   special[panel] |= plan->split->pack(&form, staged, ld, hi, hi + half);
@@ -233,9 +233,17 @@ static void multiply(const tc_split_plan *plan, const tc_block *block, int64_t s
     for (int64_t i = 0; i < block->m; i += mr, turn ^= 1) {
       float *c = to->single ? to->single + i * to->ld + j : memory->c[turn];
       set_steps(step, steps, a + i / mr * steps * a_bytes, a_bytes, b + j / nr * steps * b_bytes, b_bytes);
-      const tc_split_block tiles = {
-          &layout, block->m - i > rows ? 2 : 1, block->n - j > nr / 2 ? 2 : 1, rows, plan->product->strict, steps, step,
-          c,       to->single ? to->ld : nr};
+      const int64_t ldc = to->single ? to->ld : nr;
+      const tc_split_block tiles = {.layout = &layout,
+                                    .a_tiles = block->m - i > rows ? 2 : 1,
+                                    .b_tiles = block->n - j > nr / 2 ? 2 : 1,
+                                    .rows = rows,
+                                    .strict = plan->product->strict,
+                                    .steps = steps,
+                                    .step = step,
+                                    .c = c,
+                                    .ldc = ldc,
+                                    .c_next = rows * ldc};
       plan->split->gemm(&tiles, last.rows ? &add : NULL);
       if (to->single) continue;
       last = (pending){plan->kernels, c, to->wide + i * to->ld + j, min(mr, block->m - i), min(nr, block->n - j), to->ld};

@@ -45,27 +45,29 @@ typedef struct tc_split_side {
   void *self;
 } tc_split_side;
 
-/* c[i*ldc + j] = sum over all terms of A[i] * B[j], for all rows of a_tiles tiles and all columns of b_tiles tiles, including those
- * that are padding. Each of A and B has 1 or 2 tiles; at most TC_SPLIT_STEPS_MAX steps, at least one. side may be NULL. */
+/* c[i*ldc + j] = sum over all terms of A[i] * B[j], for all rows of an A tile and all columns of the B tiles, including those that are
+ * padding, and the same for a second A tile at c + c_next. Each of A and B has 1 or 2 tiles; at most TC_SPLIT_STEPS_MAX steps, at
+ * least one. side may be NULL. */
 typedef struct tc_split_block {
   const tc_split_layout *layout;
   int64_t a_tiles, b_tiles;
-  int64_t rows; /* of a tile, as begin was told */
+  int64_t rows; /* of an A tile, as begin was told */
   bool strict;
   int64_t steps;
   const tc_split_step *step;
   float *c;
-  int64_t ldc;
+  int64_t ldc, c_next; /* in elements */
 } tc_split_block;
 
 typedef void tc_split_gemm_kernel(const tc_split_block *block, const tc_split_side *side);
 
 /* Splits 32 terms of 16 rows of A or columns of B, x, which are fp32 copies of fp16 values. They lie at src[p*ld + x] if along (rows of
- * src run along x), else at src[x*ld + p]. hi and lo become B tiles if pairs, else A tiles of that many rows. Returns whether a
- * value was infinite or NaN; 0 is in its place. */
+ * src run along x), else at src[x*ld + p]. hi and lo become B tiles with ldb 64 if pairs, else A tiles of that many rows, lda
+ * apart; rows are written in rising order, should they overlap. Returns whether a value was infinite or NaN; 0 is in its place. All 16
+ * x are read, but for neither along nor pairs only the rows that are written. */
 typedef struct tc_split_form {
   bool along, pairs;
-  int64_t rows;
+  int64_t rows, lda;
 } tc_split_form;
 
 typedef bool tc_split_pack_kernel(const tc_split_form *form, const float *src, int64_t ld, void *hi, void *lo);

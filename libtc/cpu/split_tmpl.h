@@ -75,13 +75,13 @@ INLINE void multiply(int64_t a_tiles, int64_t b_tiles) {
   if (a_tiles > 1 && b_tiles > 1) TILE_PRODUCT(3, 5, 7);
 }
 
-INLINE void store_c(int64_t a_tiles, int64_t b_tiles, const tc_split_block *block, int64_t rows) {
-  const int64_t stride = block->ldc * (int64_t)sizeof(float);
+INLINE void store_c(int64_t a_tiles, int64_t b_tiles, const tc_split_block *block) {
+  const int64_t stride = block->ldc * (int64_t)sizeof(float), next = block->c_next * (int64_t)sizeof(float);
   char *c = (char *)block->c;
   TILE_STORE(0, c, stride);
   if (b_tiles > 1) TILE_STORE(1, c + 64, stride);
-  if (a_tiles > 1) TILE_STORE(2, c + rows * stride, stride);
-  if (a_tiles > 1 && b_tiles > 1) TILE_STORE(3, c + rows * stride + 64, stride);
+  if (a_tiles > 1) TILE_STORE(2, c + next, stride);
+  if (a_tiles > 1 && b_tiles > 1) TILE_STORE(3, c + next + 64, stride);
 }
 
 INLINE void gemm_tiles(int64_t a_tiles, int64_t b_tiles, bool strict, const tc_split_block *block, const tc_split_side *side) {
@@ -105,7 +105,7 @@ INLINE void gemm_tiles(int64_t a_tiles, int64_t b_tiles, bool strict, const tc_s
     multiply(a_tiles, b_tiles);
     if (side) side->slice(side->self, s, block->steps);
   }
-  store_c(a_tiles, b_tiles, block, block->rows);
+  store_c(a_tiles, b_tiles, block);
 }
 
 static void NAME(split_gemm)(const tc_split_block *block, const tc_split_side *side) {
@@ -175,36 +175,54 @@ INLINE void split_pairs(const floats *even, const floats *odd, words *hi, words 
 INLINE void transpose(words t[16]){EXCHANGE(t, 1, LOW1, HIGH1) EXCHANGE(t, 2, LOW2, HIGH2) EXCHANGE(t, 4, LOW4, HIGH4)
                                        EXCHANGE(t, 8, LOW8, HIGH8)}
 
-INLINE void store(const words t[16], int64_t rows, void *dst) {
-  for (int64_t i = 0; i < rows; i++) *(unaligned_words *)((char *)dst + i * 64) = t[i];
+INLINE void store(const words *t, void *dst) {
+  *(unaligned_words *)dst = *t;
 }
 
-/* Pairs of terms are words. Two rows along x give the words of one pair, for each x: a row of a B tile. One row along the terms gives
- * the words of one x: a row of an A tile. Where the other form is wanted, the words are transposed. */
-INLINE bool pack(bool along, bool pairs, int64_t rows, const float *src, int64_t ld, void *hi, void *lo) {
-  words h[16], l[16], special = {0};
-#pragma GCC unroll 16
-  for (int i = 0; i < 16; i++) {
-    const float *row = src + (along ? 2 * i : i) * ld;
-    const floats first = *(const unaligned_floats *)row, second = *(const unaligned_floats *)(row + (along ? ld : 16));
-    const floats even = along ? first : PICK(first, second, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
-    const floats odd = along ? second : PICK(first, second, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
-    split_pairs(&even, &odd, &h[i], &l[i], &special);
-  }
-  if (along != pairs) {
-    transpose(h);
-    transpose(l);
-  }
-  store(h, rows, hi);
-  store(l, rows, lo);
-  bool any = false;
-  for (int i = 0; i < 16; i++) any |= special[i] != 0;
+/* Pairs of terms are words. Two rows along x give the words of one pair, for each x: row i of a B tile. One row along the terms gives the
+ * words of one x: row i of an A tile. */
+INLINE void split_row(bool along, int64_t i, const float *src, int64_t ld, words *hi, words *lo, words *special) {
+  const float *row = src + (along ? 2 * i : i) * ld;
+  const floats first = *(const unaligned_floats *)row, second = *(const unaligned_floats *)(row + (along ? ld : 16));
+  const floats even = along ? first : PICK(first, second, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+  const floats odd = along ? second : PICK(first, second, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
+  split_pairs(&even, &odd, hi, lo, special);
+}
+
+INLINE bool any_lane(const words *special) {
+  uint32_t any = 0;
+  for (int i = 0; i < 16; i++) any |= (*special)[i];
   return any;
 }
 
+INLINE bool pack(bool along, int64_t rows, int64_t distance, const float *src, int64_t ld, char *hi, char *lo) {
+  words special = {0};
+  for (int64_t i = 0; i < rows; i++) {
+    words h, l;
+    split_row(along, i, src, ld, &h, &l, &special);
+    store(&h, hi + i * distance);
+    store(&l, lo + i * distance);
+  }
+  return any_lane(&special);
+}
+
+/* The other form than the one that src gives row by row. */
+INLINE bool pack_transposed(bool along, int64_t rows, int64_t distance, const float *src, int64_t ld, char *hi, char *lo) {
+  words h[16], l[16], special = {0};
+  for (int64_t i = 0; i < 16; i++) split_row(along, i, src, ld, &h[i], &l[i], &special);
+  transpose(h);
+  transpose(l);
+  for (int64_t i = 0; i < rows; i++) {
+    store(&h[i], hi + i * distance);
+    store(&l[i], lo + i * distance);
+  }
+  return any_lane(&special);
+}
+
 static bool NAME(split_pack)(const tc_split_form *form, const float *src, int64_t ld, void *hi, void *lo) {
-  if (form->along) return form->pairs ? pack(true, true, 16, src, ld, hi, lo) : pack(true, false, form->rows, src, ld, hi, lo);
-  return form->pairs ? pack(false, true, 16, src, ld, hi, lo) : pack(false, false, form->rows, src, ld, hi, lo);
+  if (form->pairs) return form->along ? pack(true, 16, 64, src, ld, hi, lo) : pack_transposed(false, 16, 64, src, ld, hi, lo);
+  return form->along ? pack_transposed(true, form->rows, form->lda, src, ld, hi, lo)
+                     : pack(false, form->rows, form->lda, src, ld, hi, lo);
 }
 
 const tc_split_kernels NAME(tc_split_kernels) = {

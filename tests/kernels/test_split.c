@@ -50,22 +50,24 @@ static bool same_bits(float a, float b) { return memcmp(&a, &b, sizeof(a)) == 0;
 enum { TERMS = TC_SPLIT_TERMS, COLUMNS = TC_SPLIT_COLUMNS };
 
 /* The bf16 of term p of row or column x in a tile. */
-static float tile_value(const uint8_t *tile, bool pairs, int64_t x, int64_t p) {
+static float tile_value(const uint8_t *tile, tc_split_form form, int64_t x, int64_t p) {
   uint16_t bf16;
-  memcpy(&bf16, pairs ? tile + p / 2 * 64 + x * 4 + p % 2 * 2 : tile + x * 64 + p * 2, sizeof(bf16));
+  memcpy(&bf16, form.pairs ? tile + p / 2 * 64 + x * 4 + p % 2 * 2 : tile + x * form.lda + p * 2, sizeof(bf16));
   return bf16_value(bf16);
 }
 
 /* Packs 16 by 32 values, all between guard pages, and checks the tiles and the report. */
 static void check_pack(tc_split_form form, const float values[16][32], int64_t gap) {
-  int64_t ld = (form.along ? 16 : TERMS) + gap, src_rows = form.along ? TERMS : 16;
-  int64_t rows = form.pairs ? 16 : form.rows;
+  int64_t ld = (form.along ? 16 : TERMS) + gap, src_rows = form.along ? TERMS : form.pairs ? 16 : form.rows;
+  int64_t rows = form.pairs ? 16 : form.rows, lda = form.pairs ? 64 : form.lda, bytes = (rows - 1) * lda + 64;
   guarded src = guarded_open((size_t)((src_rows - 1) * ld + ld - gap) * sizeof(float), gap % 2 ? AT_START : AT_END);
-  guarded hi = guarded_open((size_t)rows * 64, AT_END), lo = guarded_open((size_t)rows * 64, AT_END);
+  guarded hi = guarded_open((size_t)bytes, AT_END), lo = guarded_open((size_t)bytes, AT_END);
   float *at = (float *)(void *)src.data;
   bool special = false;
+  memset(hi.data, 0xee, hi.bytes);
+  memset(lo.data, 0xee, lo.bytes);
   for (int64_t i = 0; i < src_rows * ld - gap; i++) at[i] = NAN; /* in the gaps, which aren't to be read */
-  for (int64_t x = 0; x < 16; x++) {
+  for (int64_t x = 0; x < (form.along || form.pairs ? 16 : rows); x++) {
     for (int64_t p = 0; p < TERMS; p++) {
       at[form.along ? p * ld + x : x * ld + p] = values[x][p];
       special |= !isfinite(values[x][p]);
@@ -78,9 +80,10 @@ static void check_pack(tc_split_form form, const float values[16][32], int64_t g
   for (int64_t x = 0; x < rows; x++) {
     for (int64_t p = 0; p < TERMS; p++) {
       float value = isfinite(values[x][p]) ? values[x][p] : 0, high = bf16_nearest(value);
-      same &= same_bits(tile_value(hi.data, form.pairs, x, p), high);
-      same &= tile_value(lo.data, form.pairs, x, p) == value - high;
+      same &= same_bits(tile_value(hi.data, form, x, p), high);
+      same &= tile_value(lo.data, form, x, p) == value - high;
     }
+    for (int64_t i = x * lda + 64; i < (x + 1) * lda && x + 1 < rows; i++) same &= hi.data[i] == 0xee && lo.data[i] == 0xee;
   }
   CHECK(same);
   guarded_close(&src);
@@ -92,7 +95,7 @@ static void pack_every_value(void) {
   for (uint32_t first = 0; first < 0x10000; first += 16 * TERMS) {
     float values[16][32];
     for (uint32_t i = 0; i < 16 * TERMS; i++) values[i / TERMS][i % TERMS] = (float)half_value((uint16_t)(first + i));
-    for (int form = 0; form < 4; form++) check_pack((tc_split_form){form & 1, form & 2, 16}, values, form);
+    for (int form = 0; form < 4; form++) check_pack((tc_split_form){form & 1, form & 2, 16, 64}, values, form);
   }
 }
 
@@ -102,7 +105,8 @@ static void pack_forms(void) {
     for (int64_t rows = 1; rows <= 16; rows++) {
       float values[16][32];
       for (int64_t i = 0; i < 16 * TERMS; i++) values[i / TERMS][i % TERMS] = (float)half_value(half_round(rng_normal(&r)));
-      check_pack((tc_split_form){form & 1, form & 2, rows}, values, rows % 5);
+      if (rows < 16) values[rows][3] = NAN;
+      check_pack((tc_split_form){form & 1, form & 2, rows, 64 * (1 + rows % 3)}, values, rows % 5);
     }
   }
 }
@@ -113,7 +117,20 @@ static void pack_reports(void) {
   for (int64_t at = 0; at < 16 * TERMS; at++) {
     float values[16][32] = {{0}};
     values[at / TERMS][at % TERMS] = special[at % 3];
-    for (int form = 0; form < 4; form++) check_pack((tc_split_form){form & 1, form & 2, 16}, values, 0);
+    for (int form = 0; form < 4; form++) check_pack((tc_split_form){form & 1, form & 2, 16, 64}, values, 0);
+  }
+}
+
+/* Rows that overlap: each is written after the one before it. */
+static void pack_overlapping(void) {
+  float values[16][32];
+  uint8_t hi[15 * 8 + 64], lo[15 * 8 + 64];
+  const tc_split_form form = {.rows = 16, .lda = 8};
+  for (int64_t i = 0; i < 16 * TERMS; i++) values[i / TERMS][i % TERMS] = (float)(300 + i);
+  kernels->pack(&form, values[0], TERMS, hi, lo);
+  for (int64_t x = 0; x < 16; x++) {
+    for (int64_t p = 0; p < (x == 15 ? TERMS : 4); p++)
+      CHECK(tile_value(hi, form, x, p) + tile_value(lo, form, x, p) == values[x][p]);
   }
 }
 
@@ -158,7 +175,9 @@ static void open_operands(operands *o, rng *r) {
   o->a = guarded_open((size_t)(b->steps * a_step), place);
   o->b = guarded_open((size_t)(b->steps * b_step), place);
   b->ldc = b->b_tiles * COLUMNS + rng_between(r, 0, 3);
-  o->c = guarded_open((size_t)((b->a_tiles * b->rows - 1) * b->ldc + b->b_tiles * COLUMNS) * sizeof(float), place);
+  b->c_next = b->rows * b->ldc + rng_between(r, 0, 3) * 5;
+  o->c =
+      guarded_open((size_t)((b->a_tiles - 1) * b->c_next + (b->rows - 1) * b->ldc + b->b_tiles * COLUMNS) * sizeof(float), place);
   memset(o->a.data, 0xff, o->a.bytes); /* NaN in the gaps */
   memset(o->b.data, 0xff, o->b.bytes);
   memset(o->c.data, 0xff, o->c.bytes);
@@ -228,12 +247,14 @@ static void check_product(int64_t rows, int64_t a_tiles, int64_t b_tiles, int64_
   kernels->gemm(&o.block, steps % 2 ? &side : NULL);
   kernels->end();
   bool same = true;
+  const uint32_t untouched = ~0u;
+  int64_t written = 0, found = 0;
   for (int64_t i = 0; i < a_tiles * rows; i++) {
-    for (int64_t j = 0; j < b_tiles * COLUMNS; j++) same &= same_bits(o.block.c[i * o.block.ldc + j], reference(&o, i, j));
-    uint32_t gap = ~0u;
-    for (int64_t j = b_tiles * COLUMNS; j < o.block.ldc && i + 1 < a_tiles * rows; j++)
-      same &= memcmp(&o.block.c[i * o.block.ldc + j], &gap, sizeof(gap)) == 0;
+    const float *row = o.block.c + i / rows * o.block.c_next + i % rows * o.block.ldc;
+    for (int64_t j = 0; j < b_tiles * COLUMNS; j++, written++) same &= same_bits(row[j], reference(&o, i, j));
   }
+  for (size_t i = 0; i < o.c.bytes / sizeof(float); i++) found += memcmp(&o.block.c[i], &untouched, sizeof(untouched)) != 0;
+  same &= found == written;
   CHECK(same);
   CHECK(seen.right && seen.next == (steps % 2 ? steps : 0));
   close_operands(&o);
@@ -255,11 +276,8 @@ static void limits(void) {
 }
 
 int main(int argc, char **argv) {
-  static const test tests[] = {{"pack_every_value", pack_every_value},
-                               {"pack_forms", pack_forms},
-                               {"pack_reports", pack_reports},
-                               {"product", product},
-                               {"limits", limits}};
+  static const test tests[] = {{"pack_every_value", pack_every_value}, {"pack_forms", pack_forms}, {"pack_reports", pack_reports},
+                               {"pack_overlapping", pack_overlapping}, {"product", product},       {"limits", limits}};
   kernels = find_kernels();
   return run_tests("split", tests, COUNT(tests), argc, argv);
 }
