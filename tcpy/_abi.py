@@ -6,7 +6,6 @@ tests/python/test_abi.py compares everything here with the compiled header.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
 from ctypes import POINTER, c_char, c_char_p, c_float, c_int, c_int32, c_int64, c_size_t, c_uint16, c_void_p
 from enum import IntEnum
 from typing import Any, NamedTuple
@@ -154,16 +153,16 @@ class Conv2dDesc(ctypes.Structure):
 
 
 class Result(NamedTuple):
-    """What a function returns, and which of those values mean that it failed and tc_last_error() has the sentence."""
+    """What a function returns, and how it says that it failed and tc_last_error() has the sentence."""
 
     ctype: Any
-    failed: Callable[[int], bool] | None = None
-    status: Callable[[int], Status] = lambda value: Status.SHAPE
+    is_status: bool = False
+    failure: int | None = None  # the value of a size that stands for Status.SHAPE
 
 
-STATUS = Result(c_int, lambda value: value != Status.OK, Status)
-OUT_DIM = Result(c_int64, lambda value: value == -(2**63))
-BYTES = Result(c_size_t, lambda value: value == c_size_t(-1).value)
+STATUS = Result(c_int, is_status=True)
+OUT_DIM = Result(c_int64, failure=-(2**63))
+BYTES = Result(c_size_t, failure=c_size_t(-1).value)
 INT32, SIZE, TEXT, F16, F32, NOTHING = map(Result, (c_int32, c_size_t, c_char_p, c_uint16, c_float, None))
 
 # Contexts and buffers are opaque: c_void_p. For a context or a buffer that a function makes: where to put it.

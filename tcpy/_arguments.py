@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import inspect
 import math
 import numbers
@@ -21,6 +22,7 @@ F16, F32 = np.dtype(np.float16), np.dtype(np.float32)
 
 _INT64_MAX = 2**63 - 1
 _F32_MAX = np.finfo(F32).max
+_F32_FINITE = float(_F32_MAX)
 _F32_END = float(2**128 - 2**103)  # from here on a number rounds to infinity
 
 
@@ -67,6 +69,8 @@ def type_error(sentence: str) -> TypeError:
 
 def integer(name: str, value: object, least: int, most: int = _INT64_MAX) -> int:
     """A Python or NumPy integer of a range that an int64_t holds."""
+    if type(value) is int and least <= value <= most:
+        return value
     try:
         if isinstance(value, (bool, np.bool_)):
             raise TypeError
@@ -89,6 +93,8 @@ def integers(name: str, value: object, least: int) -> int | tuple[int, ...]:
 
 def pair(name: str, value: object, least: int) -> tuple[int, int]:
     """An integer for both axes, or a pair (h, w)."""
+    if type(value) is int and least <= value <= _INT64_MAX:
+        return value, value
     found = integers(name, value, least)
     if isinstance(found, int):
         return found, found
@@ -105,6 +111,8 @@ def shape_of(value: object) -> tuple[int, ...]:
 
 def real(name: str, value: object) -> float:
     """A real number that float32 can represent; an infinity only if it was given as such."""
+    if type(value) is float and -_F32_FINITE <= value <= _F32_FINITE:
+        return value
     if not isinstance(value, numbers.Real):
         raise type_error(f"{name} is {shown(value)}, a real number is needed")
     try:
@@ -127,17 +135,17 @@ def flag(name: str, value: object) -> bool:
 # ---- Arrays ----------------------------------------------------------------------------------------------------------
 
 
-def _dtype(name: str, dtype: Any, needed: str) -> np.dtype[Any]:
+def _dtype(name: str, dtype: Any, allowed: tuple[np.dtype[Any], ...] = ()) -> np.dtype[Any]:
     try:
         found: np.dtype[Any] = np.dtype(dtype)
     except (TypeError, ValueError, SyntaxError):  # SyntaxError: NumPy reads parentheses in a string as Python
-        raise type_error(f"{name} is {shown(dtype)}, {needed} is needed") from None
+        raise type_error(f"{name} is {shown(dtype)}, {_names(allowed) or 'a dtype'} is needed") from None
     return found
 
 
 def plain_dtype(name: str, dtype: Any) -> np.dtype[Any]:
     """A dtype of elements that lie in plain memory."""
-    found = _dtype(name, dtype, "a dtype")
+    found = _dtype(name, dtype)
     if found.hasobject:
         raise type_error(f"{name} is {found}, one without Python objects is needed")
     if not found.itemsize:
@@ -147,7 +155,7 @@ def plain_dtype(name: str, dtype: Any) -> np.dtype[Any]:
 
 def dtype_of(name: str, dtype: Any, allowed: tuple[np.dtype[Any], ...]) -> np.dtype[Any]:
     """One of the allowed dtypes, in the machine's byte order."""
-    found = _dtype(name, dtype, _names(allowed))
+    found = _dtype(name, dtype, allowed)
     if found not in allowed:
         raise type_error(f"{name} is {found}, {_names(allowed)} is needed")
     return found
@@ -176,6 +184,14 @@ def array_of(name: str, value: Any, ndims: tuple[int, ...], dtypes: tuple[np.dty
         raise shape_error(f"{name} has shape {value.shape}, {' or '.join(map(str, ndims))} dimensions are needed")
     checked: Array = value
     return checked
+
+
+def address_of(array: Array) -> int:
+    """Where the first element lies. NumPy's own ways take microseconds; this one refuses what is empty or read-only."""
+    try:
+        return ctypes.addressof(ctypes.c_char.from_buffer(array))  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return array.ctypes.data
 
 
 def expect_shape(name: str, array: Array, shape: tuple[int, ...], why: str) -> None:

@@ -37,22 +37,24 @@ def text(given: bytes) -> str:
 
 
 def _checker(library: ctypes.CDLL, result: _abi.Result) -> Callable[[int, Any, Any], int]:
-    failed, status = result.failed, result.status
-    assert failed is not None
-
-    def check(value: int, function: Any, arguments: Any) -> int:
-        if failed(value):
-            raise tc_error(status(value), text(library.tc_last_error()))
+    def check_status(value: int, function: Any, arguments: Any) -> int:
+        if value:
+            raise tc_error(_abi.Status(value), text(library.tc_last_error()))
         return value
 
-    return check
+    def check_size(value: int, function: Any, arguments: Any) -> int:
+        if value == result.failure:
+            raise tc_error(_abi.Status.SHAPE, text(library.tc_last_error()))
+        return value
+
+    return check_status if result.is_status else check_size
 
 
 def _bind(library: ctypes.CDLL) -> None:
     for name, (result, arguments) in _abi.SIGNATURES.items():
         function = getattr(library, name)
         function.restype, function.argtypes = result.ctype, arguments
-        if result.failed:
+        if result.is_status or result.failure is not None:
             function.errcheck = _checker(library, result)
 
 

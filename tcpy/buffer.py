@@ -13,6 +13,7 @@ from numpy.typing import DTypeLike
 from ._abi import Status
 from ._arguments import (
     Array,
+    address_of,
     fault,
     integer,
     new_array,
@@ -37,7 +38,7 @@ class Memory:
         if source is None:
             lib.tc_buffer_alloc(context._handle, nbytes, byref(handle))
         else:
-            lib.tc_buffer_wrap(context._handle, source.ctypes.data, nbytes, byref(handle))
+            lib.tc_buffer_wrap(context._handle, address_of(source), nbytes, byref(handle))
         self.context, self.source, self.nbytes, self.handle = context, source, nbytes, handle.value
         at_end(self, lib.tc_buffer_free, context._handle, self.handle)
         lib.tc_buffer_map(self.handle, byref(address))
@@ -54,7 +55,7 @@ def memory_of(array: Array) -> Memory | None:
     base: Any = array.base
     if type(base) is np.ndarray:
         base = base.base
-    return base if type(base) is Memory and base.address == array.ctypes.data else None
+    return base if type(base) is Memory and base.address == address_of(array) else None
 
 
 class Buffer:

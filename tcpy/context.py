@@ -212,7 +212,9 @@ class Context:
         """Let go of a call's operands; inside a batch, when it ends."""
         batch = self._batch
         if batch is None:
-            self._free(operands)
+            for wrapped, _ in operands:
+                if wrapped:
+                    lib.tc_buffer_free(self._handle, wrapped)
             return
         batch.extend(operands)
         if self._batch is not batch:  # another thread ended it meanwhile, and may have looked before

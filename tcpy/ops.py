@@ -14,6 +14,7 @@ from ._arguments import (
     F16,
     F32,
     Array,
+    address_of,
     array_of,
     copy_of,
     dtype_of,
@@ -46,7 +47,8 @@ Half: TypeAlias = NDArray[np.float16]
 Pair: TypeAlias = int | Sequence[int]
 Scratch: TypeAlias = Buffer | Array | None
 
-_DTYPES = {F16: Dtype.F16, F32: Dtype.F32}
+_F16 = int(Dtype.F16)
+_DTYPES = {F16: _F16, F32: int(Dtype.F32)}
 
 
 # An array, and how many bytes from its start on a call may touch.
@@ -68,7 +70,7 @@ def _handle(context: Context, array: Array, nbytes: int, held: list[Operand]) ->
     if memory is not None and memory.context is context:
         held.append((None, memory))
         return memory.handle
-    buffer = context._wrap(array.ctypes.data, nbytes)
+    buffer = context._wrap(address_of(array), nbytes)
     held.append((buffer, array))
     return buffer
 
@@ -456,6 +458,8 @@ def _matrix(name: str, array: Array) -> _Matrix:
     if not array.size:
         return _Matrix(array, 0, False, 0, 0)
     *stack, rows, cols = array.shape
+    if array.flags.c_contiguous:
+        return _Matrix(array, array.nbytes, False, cols, rows * cols if stack and stack[0] > 1 else 0)
     if all(step % array.itemsize == 0 for step in array.strides):
         *stack_step, row_step, col_step = (step // array.itemsize for step in array.strides)
         stride = stack_step[0] if stack and stack[0] > 1 else 0
@@ -537,7 +541,7 @@ def gemm(
     stack = _stack(a, b)
     result, target = _target((*stack, m, n), c, out, dtype, beta)
     sizes = (m, n, k, ta ^ left.transposed, tb ^ right.transposed, alpha, beta, left.ld, right.ld, 0)
-    dtypes = (Dtype.F16, Dtype.F16, _DTYPES[target.dtype])
+    dtypes = (_F16, _F16, _DTYPES[target.dtype])
     operands = left.extent, right.extent, (target, target.nbytes)
     if stack:
         strides = (*stack, left.stride, right.stride, m * n)

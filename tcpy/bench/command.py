@@ -8,8 +8,8 @@ import os
 import platform
 import sys
 from argparse import ArgumentTypeError
-from collections.abc import Iterable, Sequence
-from contextlib import nullcontext
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, NoReturn
@@ -20,7 +20,7 @@ from .. import __version__
 from .._selftest import environment
 from ..context import Context
 from .measure import keep_freed_memory
-from .peers import PEERS, load_peers
+from .peers import PEERS, hold_peers, load_peers
 from .rows import Bench, Row, Settings
 from .suites import RESULT, SUITES, Case, Conv, Suite
 from .summary import data
@@ -32,7 +32,7 @@ ABOUT = "measure speed against other libraries on this machine"
 QUICK_CASES = 6
 STDOUT = Path("-")
 # Variables that change what a peer does; named in the result.
-WATCHED = ("ONEDNN_", "DNNL_", "MKL_", "OMP_", "OPENBLAS_", "KMP_", "GOMP_", "TORCH_", "MLX_", "TC_")
+WATCHED = ("ONEDNN_", "DNNL_", "MKL_", "ATEN_", "OMP_", "OPENBLAS_", "KMP_", "GOMP_", "TORCH_", "MLX_", "TC_")
 
 
 def _some_of(allowed: Sequence[str]) -> Any:
@@ -72,7 +72,10 @@ OPTIONS: dict[str, dict[str, Any]] = {
         "help": f"of {', '.join(RESULT)}; by default all that the suite has",
     },
     "--batch": {"type": _positive, "metavar": "N", "help": "images of each convolution, instead of the suite's number"},
-    "--isa": {"metavar": "NAME", "help": "TC_CPU_ISA of our calls"},
+    "--isa": {
+        "metavar": "NAME",
+        "help": "TC_CPU_ISA of our calls; PyTorch is held to the same instructions (AMX apart), see the header",
+    },
     "--threads": {"type": _positive, "metavar": "N", "help": "of our calls and of PyTorch's"},
     "--peers": {
         "type": _some_of([*PEERS]),
@@ -138,6 +141,13 @@ def _machine(context: Context) -> dict[str, Any]:
     }
 
 
+@contextmanager
+def _isa(isa: str | None) -> Iterator[None]:
+    """The kernels of our calls, and the instructions of the peers', which their libraries choose once in a process."""
+    with environment("TC_CPU_ISA", isa) if isa else nullcontext(), hold_peers(isa or ""):
+        yield
+
+
 def _measured(rows: Iterable[Row]) -> tuple[list[Row], bool]:
     """All rows, or those before Ctrl-C; and whether it is all."""
     done: list[Row] = []
@@ -183,7 +193,7 @@ def run(
         settings = replace(settings, rounds=repeats, most_rounds=2 * repeats)
     about = {"format": 1, "suite": suite, "batch": batch or chosen.batch, **asdict(settings)}
     about["freed_memory_kept"] = keep_freed_memory()
-    with environment("TC_CPU_ISA", isa) if isa else nullcontext(), Context(threads=threads) as context:
+    with _isa(isa), Context(threads=threads) as context:
         about |= _machine(context)
         found, absent = load_peers(peers, context.threads)
         bench = Bench(context, found, choose(context), settings, with_ways=suite == "overhead")

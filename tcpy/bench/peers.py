@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import importlib
+import os
 from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 
+from .._selftest import environment
 from .problems import Array, Call, Operands
 from .suites import Case, Conv
 
@@ -140,6 +143,22 @@ def _mlx_peer(name: str, threads: int) -> Peer:
     conv = [Variant(name, "channels_last", "mlx", partial(_mlx_conv, mx), _mlx_numpy)]
     gemm = [Variant(name, "", "mlx", partial(_mlx_gemm, mx), _mlx_numpy)]
     return Peer(name, f"MLX {mx.__version__}, {mx.default_device()}, its own threads; channels_last", conv, gemm)
+
+
+# Variables that hold PyTorch's libraries to the instructions of an ISA. They must be set before it is imported.
+HELD: dict[str, dict[str, str]] = {
+    "generic": {"ONEDNN_MAX_CPU_ISA": "SSE41", "MKL_ENABLE_INSTRUCTIONS": "SSE4_2", "ATEN_CPU_CAPABILITY": "default"},
+    "avx2": {"ONEDNN_MAX_CPU_ISA": "AVX2", "MKL_ENABLE_INSTRUCTIONS": "AVX2", "ATEN_CPU_CAPABILITY": "avx2"},
+    "avx512": {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE_FP16", "MKL_ENABLE_INSTRUCTIONS": "AVX512"},
+}
+
+
+def hold_peers(isa: str) -> ExitStack:
+    """Hold the peers to the instructions of our kernels as long as the result is open; what the user set stays."""
+    held = ExitStack()
+    for name, value in HELD.get(isa, {}).items():
+        held.enter_context(environment(name, os.environ.get(name, value)))
+    return held
 
 
 # ---- Finding them ----------------------------------------------------------------------------------------------------

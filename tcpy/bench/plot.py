@@ -58,7 +58,7 @@ def _roofline(axes: Any, rows: Sequence[Row], yardstick: float, bandwidth: float
     """Each row's rate by its intensity, under what software reaches on this machine in products and in copies."""
     intensity = np.array([row.case.flops / moved_bytes(row.case) for row in rows])
     x = np.geomspace(min(intensity.min(), yardstick / bandwidth) / 2, intensity.max() * 2, 200)
-    axes.plot(x, np.minimum(yardstick, x * bandwidth) / 1e9, color=INK, label="yardstick, and copied bytes: no peaks")
+    axes.plot(x, np.minimum(yardstick, x * bandwidth) / 1e9, color=INK, label="yardstick, and copied bytes")
     for op, (marker, color) in MARKS.items():
         chosen = [number for number, row in enumerate(rows) if row.op == op]
         rates = [rows[number].gflops(rows[number].ours) for number in chosen]

@@ -17,7 +17,7 @@ _HEADER = """\
 {device}, {cpus} CPUs; {system}; load {load:.1f} before and {load_after:.1f} after
 tcpy {tcpy}: {backend} {isa}, {kernel}, {threads} threads; Python {python}, NumPy {numpy}
 {title}: {rounds} rounds, {budget:g} s for each layout of a peer in a row
-yardstick: {yardstick}, the fastest of a few products, measured beside each row: no hardware peak"""
+yardstick: {yardstick}; measured on all threads beside each row"""
 _MEMORY = {
     True: "the allocator keeps freed memory (mallopt), so that none of them pays for fresh pages",
     False: "some may pay for fresh pages",

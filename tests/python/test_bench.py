@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from subprocess import CompletedProcess
 from typing import Any
+from unittest.mock import ANY
 
 import numpy as np
 import pytest
@@ -288,7 +289,7 @@ def absent(name: str, threads: int) -> Peer:
 @pytest.fixture
 def bench(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str]]:
     """Run the command in this process; its status and stdout."""
-    monkeypatch.setattr(yardstick, "SQUARES", (32,))
+    monkeypatch.setattr(yardstick, "CEILING_SECONDS", 1e-6)
     monkeypatch.setattr(yardstick, "COPY_BYTES", 2**16)
     monkeypatch.setattr(measure, "SAMPLE_SECONDS", 1e-6)
     monkeypatch.setattr(measure, "WAKE_SECONDS", 0)
@@ -427,6 +428,46 @@ def test_isa_and_threads(bench: Any) -> None:
         found = json.loads(bench("--suite", "tiny-gemm", "--peers=", "--isa", isa, "--threads", 1, "--json", "-")[1])
         assert (found["isa"], found["threads"], found["environment"].get("TC_CPU_ISA")) == (isa, 1, isa)
     assert os.environ.get("TC_CPU_ISA") == before
+
+
+def test_peers_are_held_to_the_isa(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: dict[str, str] = {}
+
+    def look(name: str, threads: int) -> Peer:
+        seen.update(os.environ)
+        return fake_peer(exact_call, name, threads)
+
+    monkeypatch.setitem(peers.PEERS, "torch-fp16", ("that", look))
+    for variables in peers.HELD.values():
+        for name in variables:
+            monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("MKL_ENABLE_INSTRUCTIONS", "AVX")  # the user's own order
+    wanted = {**peers.HELD["generic"], "MKL_ENABLE_INSTRUCTIONS": "AVX"}
+    found = json.loads(bench("--suite", "tiny-gemm", "--peers", "torch-fp16", "--isa", "generic", "--json", "-")[1])
+    assert wanted.items() <= seen.items()
+    assert wanted.items() <= found["environment"].items()
+    assert "ONEDNN_MAX_CPU_ISA" not in os.environ
+
+
+# ---- The yardstick ---------------------------------------------------------------------------------------------------
+
+
+def test_the_ceiling_is_the_kernel_in_use(context: tcpy.Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(yardstick, "CEILING_SECONDS", 1e-6)
+    found = yardstick.ceiling(context)
+    assert found is not None
+    assert found.name == f"the ceiling: {context.info()['kernel']} alone, out of first-level caches"
+    assert found.flops > 0
+    assert found.flops % context.threads == 0
+    assert found.call() is None
+    assert yardstick.choose(context) == replace(found, flops=ANY, call=ANY)
+
+
+def test_a_product_stands_in_where_nothing_measures_the_ceiling(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(yardstick._load, "path", "/nowhere/libtc.so")
+    monkeypatch.setattr(yardstick, "SQUARES", (32,))
+    assert yardstick.ceiling(tcpy.default_context()) is None
+    assert yardstick.choose(tcpy.default_context()).name.endswith(", the fastest of a few products")
 
 
 def test_quick_spreads_over_the_suite(bench: Any) -> None:

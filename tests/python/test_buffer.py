@@ -16,6 +16,7 @@ import pytest
 
 import tcpy
 from tcpy import Status
+from tcpy._arguments import address_of
 from tcpy.buffer import memory_of
 
 H = np.float16
@@ -260,6 +261,15 @@ def test_empty() -> None:
         ValueError, match=r"^empty: shape is \(4611686018427387904,\): 9223372036854775808 bytes of dtype"
     ):
         tcpy.empty(2**62)
+
+
+def test_address_of_any_array() -> None:
+    array = np.arange(24, dtype=np.float16).reshape(4, 6)
+    read_only = array[:]
+    read_only.flags.writeable = False
+    for same in (array, read_only, array.T, array[::2, ::2], array[:0], array.view(np.uint8), array[0, 0:1]):
+        assert address_of(same) == same.ctypes.data
+    assert address_of(array[1:, 2:]) == array.ctypes.data + 16
 
 
 def test_calls_use_buffers_as_they_are(context: tcpy.Context, monkeypatch: pytest.MonkeyPatch) -> None:
