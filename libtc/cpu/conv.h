@@ -68,6 +68,14 @@ bool conv_is_pointwise(const conv2d *c);
 tc_status_t conv_pointwise_forward(tc_cpu *cpu, const conv2d *c);
 tc_status_t conv_pointwise_backward_input(tc_cpu *cpu, const conv2d *c);
 
+/* Plane by plane, with few channels in a group: shapes that conv_planes_suit_* finds narrow enough. */
+bool conv_planes_suit_forward(const conv2d *c);
+bool conv_planes_suit_backward_input(const conv2d *c);
+bool conv_planes_suit_backward_weight(const conv2d *c);
+tc_status_t conv_planes_forward(tc_cpu *cpu, const conv2d *c);
+tc_status_t conv_planes_backward_input(tc_cpu *cpu, const conv2d *c, bool *done); /* done: as below */
+tc_status_t conv_planes_backward_weight(tc_cpu *cpu, const conv2d *c);
+
 /* The gradient of the weight, tap by tap: shapes that conv_weight_suits finds wide enough. */
 bool conv_weight_suits(const conv2d *c);
 tc_status_t conv_weight(tc_cpu *cpu, const conv2d *c);
@@ -86,5 +94,9 @@ bool conv_tiles_suit_forward(const conv2d *c);
 bool conv_tiles_suit_backward_input(const conv2d *c);
 tc_status_t conv_tiles_forward(tc_cpu *cpu, const conv2d *c, conv_driver *vector);
 tc_status_t conv_tiles_backward_input(tc_cpu *cpu, const conv2d *c, conv_driver *vector);
+
+/* The same for the gradient of the weight, which vector computes if there is any inf or NaN. */
+bool conv_tiles_suit_backward_weight(const conv2d *c);
+tc_status_t conv_tiles_backward_weight(tc_cpu *cpu, const conv2d *c, conv_driver *vector);
 
 #endif

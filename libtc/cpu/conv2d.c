@@ -23,15 +23,26 @@ static conv2d describe(const tc_cpu *cpu, const tc_conv2d_desc *d) {
 
 /* With the vector kernels, but that an ISA with tiles may use them in a product. */
 static tc_status_t vector_forward(tc_cpu *cpu, const conv2d *c) {
+  if (conv_planes_suit_forward(c)) return conv_planes_forward(cpu, c);
   if (conv_is_pointwise(c)) return conv_pointwise_forward(cpu, c);
   return conv_taps_suit_forward(c) ? conv_taps_forward(cpu, c) : conv_product_forward(cpu, c);
 }
 
 static tc_status_t vector_backward_input(tc_cpu *cpu, const conv2d *c) {
-  if (conv_is_pointwise(c)) return conv_pointwise_backward_input(cpu, c);
   bool done = false;
-  if (conv_taps_suit_backward_input(c)) TC_TRY(conv_taps_backward_input(cpu, c, &done));
+  if (conv_planes_suit_backward_input(c)) {
+    TC_TRY(conv_planes_backward_input(cpu, c, &done));
+  } else if (conv_is_pointwise(c)) {
+    return conv_pointwise_backward_input(cpu, c);
+  } else if (conv_taps_suit_backward_input(c)) {
+    TC_TRY(conv_taps_backward_input(cpu, c, &done));
+  }
   return done ? TC_OK : conv_scatter_backward_input(cpu, c);
+}
+
+static tc_status_t vector_backward_weight(tc_cpu *cpu, const conv2d *c) {
+  if (conv_planes_suit_backward_weight(c)) return conv_planes_backward_weight(cpu, c);
+  return conv_weight_suits(c) ? conv_weight(cpu, c) : conv_product_backward_weight(cpu, c);
 }
 
 tc_status_t tc_cpu_conv2d_forward(void *state, const tc_conv2d_desc *d, const tc_buffer *X, const tc_buffer *weight,
@@ -70,5 +81,7 @@ tc_status_t tc_cpu_conv2d_backward_weight(void *state, const tc_conv2d_desc *d, 
   c.dy = tc_at(dY, d->y_offset, 2);
   c.dw = tc_at(dW, d->w_offset, tc_dtype_size(d->w_dtype));
   c.dw_f32 = d->w_dtype == TC_DTYPE_F32;
-  return conv_weight_suits(&c) && !cpu->split ? conv_weight(cpu, &c) : conv_product_backward_weight(cpu, &c);
+  if (!tc_tiles_pay(cpu, c.out_channels, c.in_channels * c.taps, c.batch * c.pixels)) return vector_backward_weight(cpu, &c);
+  return conv_tiles_suit_backward_weight(&c) ? conv_tiles_backward_weight(cpu, &c, vector_backward_weight)
+                                             : conv_product_backward_weight(cpu, &c);
 }

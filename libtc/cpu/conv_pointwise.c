@@ -54,16 +54,15 @@ static int64_t find_segments(const pointwise_job *job, bool of_x, int64_t group,
   return count;
 }
 
-static void pack_pixels(const pointwise_job *job, int64_t group, int64_t first, int64_t n, float *panel) {
+/* Some terms of a panel. */
+static void pack_terms(const pointwise_job *job, const segment *s, int64_t segments, int64_t first, int64_t terms, float *panel) {
   const conv2d *c = &job->c;
-  const int64_t nr = c->kernels->nr;
-  segment segments[PANEL_PIXELS_MAX];
-  const int64_t count = find_segments(job, !job->backward, group, first, n, segments);
-  for (const segment *s = segments; s < segments + count; s++) {
-    const uint16_t *src = (job->backward ? c->dy : c->x) + s->offset;
-    c->kernels->widen_rows(job->terms, s->n, src, job->src_plane, job->backward ? 1 : c->w.stride, panel + s->at, nr);
+  const int64_t nr = c->kernels->nr, step = job->backward ? 1 : c->w.stride, n = s[segments - 1].at + s[segments - 1].n;
+  for (const segment *end = s + segments; s < end; s++) {
+    const uint16_t *src = (job->backward ? c->dy : c->x) + s->offset + first * job->src_plane;
+    c->kernels->widen_rows(terms, s->n, src, job->src_plane, step, panel + first * nr + s->at, nr);
   }
-  for (int64_t k = 0; n < nr && k < job->terms; k++) memset(panel + k * nr + n, 0, (size_t)(nr - n) * sizeof *panel);
+  for (int64_t k = first; n < nr && k < first + terms; k++) memset(panel + k * nr + n, 0, (size_t)(nr - n) * sizeof *panel);
 }
 
 typedef uint32_t pair __attribute__((aligned(2), may_alias));
@@ -81,51 +80,84 @@ static void scatter(const conv2d *c, const segment *s, const uint16_t *values, u
   for (int64_t x = 2 * s->n; x < s->columns; x++) dst[x] = 0;
 }
 
-static void store(const pointwise_job *job, const segment *s, int64_t m, int64_t first, const float *tile, const float *bias) {
+typedef struct panel {
+  int64_t sources, results; /* segments that it comes from, and that it goes to */
+  segment source[PANEL_PIXELS_MAX], result[PANEL_PIXELS_MAX];
+} panel;
+
+/* Rows first .. first+m-1 of a panel's result. */
+static void store(const pointwise_job *job, const panel *to, int64_t m, int64_t first, const float *tile, const float *bias) {
   const conv2d *c = &job->c;
-  const int64_t nr = c->kernels->nr;
-  uint16_t *dst = (job->backward ? c->dx : c->y) + s->offset + first * job->dst_plane;
+  const int64_t nr = c->kernels->nr, plane = job->dst_plane;
+  uint16_t *dst = (job->backward ? c->dx : c->y) + first * plane;
+  const segment *s = to->result, *end = s + to->results;
   if (!job->backward || (c->h.stride == 1 && c->w.stride == 1)) {
-    c->kernels->narrow_rows(m, s->n, tile + s->at, nr, bias, dst, job->dst_plane);
+    for (; s < end; s++) c->kernels->narrow_rows(m, s->n, tile + s->at, nr, bias, dst + s->offset, plane);
     return;
   }
-  uint16_t values[ROWS_OF_TILE][PANEL_PIXELS_MAX];
-  c->kernels->narrow_rows(m, s->n, tile + s->at, nr, NULL, values[0], PANEL_PIXELS_MAX);
-  for (int64_t i = 0; i < m; i++) scatter(c, s, values[i], dst + i * job->dst_plane);
+  uint16_t values[ROWS_OF_TILE * PANEL_PIXELS_MAX];
+  c->kernels->narrow(m * nr, tile, values);
+  for (; s < end; s++) {
+    for (int64_t i = 0; i < m; i++) scatter(c, s, values + i * nr + s->at, dst + i * plane + s->offset);
+  }
 }
 
-/* ---- Tasks ---- */
-
 typedef struct strip_memory {
-  segment segments[PANELS_MAX][PANEL_PIXELS_MAX];
-  int64_t count[PANELS_MAX];
+  panel panel[PANELS_MAX];
   float tile[ROWS_OF_TILE * PANEL_PIXELS_MAX];
-  float panels[];
+  float packed[]; /* [panels][terms][nr] */
 } strip_memory;
+
+/* Channels lie far apart, and no hardware sees them coming. */
+static void fetch_terms(const pointwise_job *job, const segment *s, int64_t segments, int64_t first, int64_t end) {
+  const int64_t step = job->backward ? 1 : job->c.w.stride;
+  for (const segment *last = s + segments; s < last; s++) {
+    const uint16_t *src = (job->backward ? job->c.dy : job->c.x) + s->offset;
+    for (int64_t k = first; k < min(end, job->terms); k++) {
+      for (int64_t x = 0; x < s->n * step; x += 32) __builtin_prefetch(src + k * job->src_plane + x);
+    }
+  }
+}
+
+/* Few terms of all panels after each other, so that lines of memory that follow each other are read in turn. */
+enum { TERMS_AT_ONCE = 16 };
+
+static void pack_strip(const pointwise_job *job, int64_t group, int64_t first, int64_t panels, strip_memory *memory) {
+  const conv2d *c = &job->c;
+  const int64_t nr = c->kernels->nr, all = c->batch * c->pixels;
+  for (int64_t p = 0; p < panels; p++) {
+    panel *to = &memory->panel[p];
+    const int64_t at = first + p * nr, n = min(nr, all - at);
+    to->sources = find_segments(job, !job->backward, group, at, n, to->source);
+    to->results = find_segments(job, job->backward, group, at, n, to->result);
+  }
+  for (int64_t k = 0; k < job->terms; k += TERMS_AT_ONCE) {
+    for (int64_t p = 0; p < panels; p++) {
+      const panel *from = &memory->panel[p];
+      fetch_terms(job, from->source, from->sources, k + TERMS_AT_ONCE, k + 2 * TERMS_AT_ONCE);
+      pack_terms(job, from->source, from->sources, k, min(TERMS_AT_ONCE, job->terms - k), memory->packed + p * job->terms * nr);
+    }
+  }
+}
 
 static void strip_task(const void *arg, int64_t task, char *workspace) {
   const pointwise_job *job = arg;
   const conv2d *c = &job->c;
   strip_memory *memory = (strip_memory *)(void *)workspace;
-  const int64_t nr = c->kernels->nr, mr = c->kernels->mr, all = c->batch * c->pixels, panel_floats = job->terms * nr;
+  const int64_t nr = c->kernels->nr, mr = c->kernels->mr;
   const int64_t rows_first = task % job->groups_of_rows * job->rows, rows_end = min(job->results, rows_first + job->rows);
   const int64_t strip = task / job->groups_of_rows % job->strips, group = task / job->groups_of_rows / job->strips;
-  const int64_t first = strip * job->panels * nr, panels = min(job->panels, ceil_div(all - first, nr));
-  for (int64_t p = 0; p < panels; p++) {
-    const int64_t n = min(nr, all - first - p * nr);
-    memory->count[p] = find_segments(job, job->backward, group, first + p * nr, n, memory->segments[p]);
-    pack_pixels(job, group, first + p * nr, n, memory->panels + p * panel_floats);
-  }
+  const int64_t first = strip * job->panels * nr, panels = min(job->panels, ceil_div(c->batch * c->pixels - first, nr));
+  pack_strip(job, group, first, panels, memory);
   for (int64_t i = rows_first; i < rows_end; i += mr) {
     const int64_t m = min(mr, rows_end - i);
     const float *weights = job->weights + (group * job->results + i) * job->ld;
     float bias[ROWS_OF_TILE];
     if (c->bias) c->kernels->widen(m, c->bias + group * job->results + i, bias);
     for (int64_t p = 0; p < panels; p++) {
-      c->kernels->taps(m, nr, job->runs, job->run, weights, job->ld, memory->panels + p * panel_floats, memory->tile, nr);
-      for (int64_t s = 0; s < memory->count[p]; s++) {
-        store(job, &memory->segments[p][s], m, i, memory->tile, c->bias ? bias : NULL);
-      }
+      const panel *to = &memory->panel[p];
+      c->kernels->taps(m, nr, job->runs, job->run, weights, job->ld, memory->packed + p * job->terms * nr, memory->tile, nr);
+      store(job, to, m, i, memory->tile, c->bias ? bias : NULL);
     }
   }
 }

@@ -22,7 +22,7 @@ enum { BLOCK = 32 }; /* channels that lie side by side */
 
 /* Taps and channels of one phase in the order of their sum: first to first+runs-1 of the job's runs. */
 typedef struct phase {
-  int64_t first, runs;
+  int64_t first, runs, terms;
 } phase;
 
 typedef struct taps_job {
@@ -47,25 +47,22 @@ typedef struct taps_job {
 
 static int64_t block_channels(const taps_job *job, int64_t block) { return min(BLOCK, job->terms - block * BLOCK); }
 
-/* Adds a run, or lengthens the one before if both operands go on there. */
-static void add_run(taps_job *job, phase *p, tc_run run) {
-  tc_run *last = job->runs + p->first + p->runs - 1;
-  if (p->runs && last->a + last->n == run.a && last->n + run.n <= TC_KC) {
-    last->n += run.n;
-  } else {
-    last[1] = run;
-    p->runs++;
-  }
-}
-
-/* Ends an fp32 sum before it would take more than TC_KC terms. */
-static void end_sums(taps_job *job, const phase *p) {
-  int64_t terms = 0;
-  for (int64_t r = p->first; r < p->first + p->runs; r++) {
-    const bool last = r + 1 == p->first + p->runs;
-    terms += job->runs[r].n;
-    job->runs[r].ends = last || terms + job->runs[r + 1].n > TC_KC;
-    if (job->runs[r].ends) terms = 0;
+/* Adds terms that follow each other, to the run before if both operands go on there. An fp32 sum ends after TC_KC terms. */
+static void add_terms(taps_job *job, phase *p, int64_t a, int64_t b, int64_t n) {
+  while (n) {
+    const int64_t part = min(n, TC_KC - p->terms % TC_KC);
+    tc_run *last = job->runs + p->first + p->runs - 1;
+    if (p->runs && !last->ends && last->a + last->n == a) {
+      last->n += part;
+    } else {
+      *++last = (tc_run){a, b, part, false};
+      p->runs++;
+    }
+    p->terms += part;
+    last->ends = p->terms % TC_KC == 0;
+    a += part;
+    b += part * job->c->kernels->nr;
+    n -= part;
   }
 }
 
@@ -79,11 +76,11 @@ static void list_phase(taps_job *job, int64_t py, int64_t px, bool backward, pha
       const int64_t n = block_channels(job, block);
       const int64_t a = block * job->block + job->h.shift[ky] * job->row + job->w.shift[kx] * job->pitch;
       job->places[block * c->taps + tap] = *term;
-      add_run(job, p, (tc_run){a, *term * c->kernels->nr, n, false});
+      add_terms(job, p, a, *term * c->kernels->nr, n);
       *term += n;
     }
   }
-  end_sums(job, p);
+  if (p->runs) job->runs[p->first + p->runs - 1].ends = true;
 }
 
 static void list_runs(taps_job *job, bool backward) {
@@ -91,7 +88,7 @@ static void list_runs(taps_job *job, bool backward) {
   for (int64_t py = 0; py < job->h.phases; py++) {
     for (int64_t px = 0; px < job->w.phases; px++) {
       phase *p = &job->phases[py * job->w.phases + px];
-      *p = (phase){first, 0};
+      *p = (phase){.first = first};
       list_phase(job, py, px, backward, p, &term);
       first += p->runs;
     }
@@ -149,7 +146,7 @@ static void pack_panel(const taps_job *job, int64_t group, int64_t panel, int64_
 
 /* ---- Tasks ---- */
 
-enum { PIXELS = 128 }; /* of the result that wait to be stored */
+enum { PIXEL_FLOATS = 8192 }; /* of the result that wait to be stored */
 
 static void pack_task(const void *arg, int64_t task, char *workspace) {
   const taps_job *job = arg;
@@ -162,23 +159,64 @@ static void relay_task(const void *arg, int64_t task, char *workspace) {
   relay_rows(job, task / job->blocks / job->c->groups, group, block, 0, job->h.relaid, (int64_t *)(void *)workspace);
 }
 
-/* Columns first .. end-1 of one row of the result, of one panel; both are multiples of phases, or the row's end. */
-static void compute_row(const taps_job *job, const float *image, const float *panel, int64_t n, int64_t y, int64_t first,
-                        int64_t end, float *out) {
-  const tc_cpu_kernels *kernels = job->c->kernels;
-  const int64_t nr = kernels->nr, phases = job->w.phases, lda = job->w.step * job->pitch;
-  const float *row = image + y / job->h.phases * job->h.step * job->row;
-  for (int64_t px = 0; px < min(phases, end - first); px++) {
-    const phase *p = &job->phases[y % job->h.phases * phases + px];
-    const int64_t places = ceil_div(end - first - px, phases), tile = ceil_div(places, ceil_div(places, kernels->mr));
-    for (int64_t x = 0; x < places; x += tile) {
-      const int64_t m = min(tile, places - x);
-      float *to = out + (px + x * phases) * nr;
-      if (p->runs) {
-        kernels->taps(m, n, p->runs, job->runs + p->first, row + (first / phases + x) * lda, lda, panel, to, phases * nr);
-      } else {
-        for (int64_t i = 0; i < m; i++) memset(to + i * phases * nr, 0, (size_t)nr * sizeof *to);
-      }
+/* The places of one phase in some rows of the result, and where they come from and go to; distances in floats. */
+typedef struct rectangle {
+  const phase *p;
+  int64_t rows, columns;
+  const float *image, *panel;
+  float *out;
+  int64_t row, column;         /* of the image */
+  int64_t out_row, out_column; /* of out */
+} rectangle;
+
+/* m places in a row, or in a column. */
+static void compute_tile(const taps_job *job, const rectangle *r, int64_t n, int64_t y, int64_t x, int64_t m, bool down) {
+  float *out = r->out + y * r->out_row + x * r->out_column;
+  const float *image = r->image + y * r->row + x * r->column;
+  const int64_t ld = down ? r->row : r->column, ldout = down ? r->out_row : r->out_column;
+  if (r->p->runs) {
+    job->c->kernels->taps(m, n, r->p->runs, job->runs + r->p->first, image, ld, r->panel, out, ldout);
+  } else {
+    for (int64_t i = 0; i < m; i++) memset(out + i * ldout, 0, (size_t)job->c->kernels->nr * sizeof *out);
+  }
+}
+
+/* Parts of even size. */
+static int64_t even_part(int64_t extent, int64_t limit) { return ceil_div(extent, ceil_div(extent, limit)); }
+
+/* Fewer places in a tile don't keep the multipliers busy. */
+enum { TILE_LOW = 4 };
+
+/* Tiles lie in rows; what would leave a low one at the end of each row is done down the columns. */
+static void compute_rectangle(const taps_job *job, const rectangle *r, int64_t n) {
+  const int64_t mr = job->c->kernels->mr, rest = r->columns % mr;
+  const int64_t across = rest < TILE_LOW && r->rows >= TILE_LOW ? r->columns - rest : r->columns;
+  const int64_t tile = across ? even_part(across, mr) : mr, tile_down = even_part(r->rows, mr);
+  for (int64_t y = 0; y < r->rows; y++) {
+    for (int64_t x = 0; x < across; x += tile) compute_tile(job, r, n, y, x, min(tile, across - x), false);
+  }
+  for (int64_t x = across; x < r->columns; x++) {
+    for (int64_t y = 0; y < r->rows; y += tile_down) compute_tile(job, r, n, y, x, min(tile_down, r->rows - y), true);
+  }
+}
+
+/* Rows from y on and columns from x on, of one panel; x is a multiple of the phases. */
+static void compute_part(const taps_job *job, const float *image, const float *panel, int64_t n, int64_t y, int64_t rows, int64_t x,
+                         int64_t columns, float *out) {
+  const int64_t nr = job->c->kernels->nr;
+  for (int64_t py = 0; py < min(job->h.phases, rows); py++) {
+    for (int64_t px = 0; px < min(job->w.phases, columns); px++) {
+      rectangle r = {.p = &job->phases[(y + py) % job->h.phases * job->w.phases + px]};
+      r.rows = ceil_div(rows - py, job->h.phases);
+      r.columns = ceil_div(columns - px, job->w.phases);
+      r.row = job->h.step * job->row;
+      r.column = job->w.step * job->pitch;
+      r.image = image + (y + py) / job->h.phases * r.row + x / job->w.phases * r.column;
+      r.panel = panel;
+      r.out = out + (py * columns + px) * nr;
+      r.out_row = job->h.phases * columns * nr;
+      r.out_column = job->w.phases * nr;
+      compute_rectangle(job, &r, n);
     }
   }
 }
@@ -195,12 +233,13 @@ static void compute_task(const void *arg, int64_t task, char *workspace) {
   uint16_t *dst = job->dst + (((job->first_image + image) * c->groups + group) * job->results + panel * nr) * plane;
   float *pixels = (float *)(void *)workspace, bias[64] = {0};
   if (job->bias) c->kernels->widen(n, job->bias + group * job->results + panel * nr, bias);
-  const int64_t rows = max(1, PIXELS / width), columns = width <= PIXELS ? width : PIXELS / job->w.phases * job->w.phases;
+  const int64_t pixels_max = PIXEL_FLOATS / nr, rows = max(1, pixels_max / width);
+  const int64_t columns = width <= pixels_max ? width : pixels_max / job->w.phases * job->w.phases;
   for (int64_t y = band * job->band; y < end; y += rows) {
     const int64_t some = min(rows, end - y);
     for (int64_t x = 0; x < width; x += columns) {
       const int64_t part = min(columns, width - x);
-      for (int64_t r = 0; r < some; r++) compute_row(job, relaid, weights, n, y + r, x, x + part, pixels + r * width * nr);
+      compute_part(job, relaid, weights, n, y, some, x, part, pixels);
       c->kernels->gather(n, some * part, pixels, nr, job->bias ? bias : NULL, dst + y * width + x, plane);
     }
   }
@@ -209,7 +248,7 @@ static void compute_task(const void *arg, int64_t task, char *workspace) {
 /* ---- The call ---- */
 
 /* Relaid images stay in a shared cache: so many bytes of them at once, or one image. */
-static const int64_t PASS_BYTES = 12 << 20;
+static const int64_t PASS_BYTES = 4 << 20;
 /* Multiply-adds of a task, enough to hide what it costs to take one. */
 static const int64_t TASK_MULTIPLIES = 1 << 21;
 
@@ -226,7 +265,8 @@ static void lay_out(taps_job *job) {
   job->images = min(c->batch, max(1, PASS_BYTES / (job->image * (int64_t)sizeof(float))));
   const int64_t row_multiplies =
       job->w.size * min(job->results, c->kernels->nr) * job->terms * c->taps / (job->h.phases * job->w.phases);
-  job->band = min(job->h.size, max(1, TASK_MULTIPLIES / (row_multiplies + 1)));
+  const int64_t stored = PIXEL_FLOATS / c->kernels->nr / job->w.size; /* rows at once */
+  job->band = min(job->h.size, max(max(1, stored), TASK_MULTIPLIES / (row_multiplies + 1)));
 }
 
 static size_t lines(int64_t bytes) { return (size_t)round_up(bytes, 64); }
@@ -234,13 +274,14 @@ static size_t lines(int64_t bytes) { return (size_t)round_up(bytes, 64); }
 static tc_status_t run(tc_cpu *cpu, taps_job *job, bool backward, bool *done) {
   const conv2d *c = job->c;
   lay_out(job);
-  const int64_t runs = job->blocks * c->taps, weights = c->groups * job->panels * job->terms * c->taps * c->kernels->nr;
+  const int64_t runs = job->blocks * c->taps + job->terms * c->taps / TC_KC,
+                weights = c->groups * job->panels * job->terms * c->taps * c->kernels->nr;
   const size_t runs_bytes = lines(runs * (int64_t)sizeof(tc_run)), places_bytes = lines(runs * (int64_t)sizeof(int64_t));
   const size_t weight_bytes = lines(weights * (int64_t)sizeof(float)),
                relaid_bytes = lines(job->images * job->image * (int64_t)sizeof(float));
   const int64_t threads = tc_cpu_threads(cpu, conv_multiplies(c)), bands = ceil_div(job->h.size, job->band);
   const int64_t thread_bytes =
-      max(PIXELS * c->kernels->nr * (int64_t)sizeof(float), max(BLOCK * c->taps, job->w.inner) * (int64_t)sizeof(int64_t));
+      max(PIXEL_FLOATS * (int64_t)sizeof(float), max(BLOCK * c->taps, job->w.inner) * (int64_t)sizeof(int64_t));
   void *memory;
   TC_TRY(tc_workspace_take(cpu, TC_WORKSPACE_PACKED, runs_bytes + places_bytes + weight_bytes + relaid_bytes, &memory));
   job->runs = memory;
@@ -266,14 +307,29 @@ static tc_status_t run(tc_cpu *cpu, taps_job *job, bool backward, bool *done) {
   return status;
 }
 
-static bool suits(const conv2d *c, int64_t results) {
-  return c->h.kernel <= AXIS_TAPS_MAX && c->w.kernel <= AXIS_TAPS_MAX && c->taps <= TAPS_MAX && results >= 8;
+/* A relaid image takes so many floats at most; strides are limited so that sizes can be computed. */
+static const double IMAGE_FLOATS_MAX = 1 << 27;
+enum { STRIDE_MAX = 1024 };
+
+static bool taps_are_few(const conv2d *c) {
+  return c->h.kernel <= AXIS_TAPS_MAX && c->w.kernel <= AXIS_TAPS_MAX && c->taps <= TAPS_MAX;
 }
 
-bool conv_taps_suit_forward(const conv2d *c) { return suits(c, c->out_channels); }
+static bool suits(const conv2d *c, const tap_axis *h, const tap_axis *w, int64_t terms, int64_t results) {
+  const double floats = (double)h->relaid * (double)w->relaid * (double)round_up(terms, BLOCK) * (double)c->groups;
+  return results >= 8 && floats <= IMAGE_FLOATS_MAX;
+}
+
+bool conv_taps_suit_forward(const conv2d *c) {
+  if (!taps_are_few(c) || c->h.stride > STRIDE_MAX || c->w.stride > STRIDE_MAX) return false;
+  const tap_axis h = forward_axis(&c->h), w = forward_axis(&c->w);
+  return suits(c, &h, &w, c->in_channels, c->out_channels);
+}
 
 bool conv_taps_suit_backward_input(const conv2d *c) {
-  return suits(c, c->in_channels) && c->h.stride <= PHASES_MAX && c->w.stride <= PHASES_MAX;
+  if (!taps_are_few(c) || c->h.stride > PHASES_MAX || c->w.stride > PHASES_MAX) return false;
+  const tap_axis h = backward_axis(&c->h), w = backward_axis(&c->w);
+  return suits(c, &h, &w, c->out_channels, c->in_channels);
 }
 
 tc_status_t conv_taps_forward(tc_cpu *cpu, const conv2d *c) {

@@ -13,23 +13,18 @@
       kernel(m, NV);                        \
     }                                       \
     break;
-#if MR == 4
-#define EACH_TILE(kernel) \
-  switch (m) { TILE_ROWS(1, kernel) TILE_ROWS(2, kernel) TILE_ROWS(3, kernel) TILE_ROWS(4, kernel) }
-#elif MR == 6
-#define EACH_TILE(kernel)                                                                                                         \
-  switch (m) {                                                                                                                    \
-    TILE_ROWS(1, kernel) TILE_ROWS(2, kernel) TILE_ROWS(3, kernel) TILE_ROWS(4, kernel) TILE_ROWS(5, kernel) TILE_ROWS(6, kernel) \
-  }
+#define ROWS_1_TO_4(kernel) TILE_ROWS(1, kernel) TILE_ROWS(2, kernel) TILE_ROWS(3, kernel) TILE_ROWS(4, kernel)
+#if MR > 4
+#define ROWS_5_TO_6(kernel) TILE_ROWS(5, kernel) TILE_ROWS(6, kernel)
 #else
-#define EACH_TILE(kernel)                                                                                                         \
-  switch (m) {                                                                                                                    \
-    TILE_ROWS(1, kernel)                                                                                                          \
-    TILE_ROWS(2, kernel)                                                                                                          \
-    TILE_ROWS(3, kernel)                                                                                                          \
-    TILE_ROWS(4, kernel) TILE_ROWS(5, kernel) TILE_ROWS(6, kernel) TILE_ROWS(7, kernel) TILE_ROWS(8, kernel) TILE_ROWS(9, kernel) \
-        TILE_ROWS(10, kernel) TILE_ROWS(11, kernel) TILE_ROWS(12, kernel)                                                         \
-  }
+#define ROWS_5_TO_6(kernel)
+#endif
+#if MR > 6
+#define ROWS_7_TO_9(kernel) TILE_ROWS(7, kernel) TILE_ROWS(8, kernel) TILE_ROWS(9, kernel)
+#define ROWS_10_TO_12(kernel) TILE_ROWS(10, kernel) TILE_ROWS(11, kernel) TILE_ROWS(12, kernel)
+#else
+#define ROWS_7_TO_9(kernel)
+#define ROWS_10_TO_12(kernel)
 #endif
 
 /* The body for a constant m and nv. Rows of a are addressed from every fourth one, which needs few registers. */
@@ -77,7 +72,7 @@ __attribute__((always_inline)) static inline void taps_rows(int m, int nv, int64
 __attribute__((noinline)) static void taps_any(int64_t m, int64_t n, int64_t runs, const tc_run *run, const float *a, int64_t lda,
                                                const float *b, float *out, int64_t ldout, double *second) {
 #define TAPS(m, nv) taps_rows(m, nv, runs, run, a, lda, b, out, ldout, second)
-  EACH_TILE(TAPS)
+  switch (m) { ROWS_1_TO_4(TAPS) ROWS_5_TO_6(TAPS) ROWS_7_TO_9(TAPS) ROWS_10_TO_12(TAPS) }
 }
 
 static void NAME(taps)(int64_t m, int64_t n, int64_t runs, const tc_run *run, const float *a, int64_t lda, const float *b,
@@ -111,7 +106,7 @@ __attribute__((always_inline)) static inline void outer_rows(int m, int nv, int6
 static void NAME(outer)(int64_t m, int64_t n, int64_t runs, const tc_run *run, const float *a, int64_t lda, const float *b,
                         int64_t ldb, double *acc, int64_t ldacc) {
 #define OUTER(m, nv) outer_rows(m, nv, runs, run, a, lda, b, ldb, acc, ldacc)
-  EACH_TILE(OUTER)
+  switch (m) { ROWS_1_TO_4(OUTER) ROWS_5_TO_6(OUTER) ROWS_7_TO_9(OUTER) ROWS_10_TO_12(OUTER) }
 }
 
 enum { SIDE = 8, ROWS_MAX = 32 };
@@ -206,14 +201,8 @@ static inline void widen_apart(int64_t n, const uint16_t *src, int64_t step, flo
   }
 }
 
-enum { ROWS_AHEAD = 16 };
-
-/* Rows lie far apart, and no hardware sees them coming. */
 static void NAME(widen_rows)(int64_t rows, int64_t n, const uint16_t *src, int64_t ld, int64_t step, float *dst, int64_t to) {
   for (int64_t r = 0; r < rows; r++, src += ld, dst += to) {
-    if (r + ROWS_AHEAD < rows) {
-      for (int64_t x = 0; x < n * step; x += LINE_OF_HALVES) __builtin_prefetch(src + ROWS_AHEAD * ld + x);
-    }
     if (step == 1) {
       NAME(widen)(n, src, dst);
     } else if (step == 2) {
@@ -241,6 +230,59 @@ static void NAME(narrow_rows)(int64_t rows, int64_t n, const float *src, int64_t
       for (int64_t x = 0; x < n; x++) few[x] = bias ? src[x] + bias[r] : src[x];
       narrow_few(n, few, dst);
     }
+  }
+}
+
+__attribute__((always_inline)) static inline void planes_block(int nv, int64_t terms, const float *weight, const int64_t *at,
+                                                               const float *src, float *out) {
+  vector sum[8];
+  for (int v = 0; v < nv; v++) sum[v] = (vector){0};
+  for (int64_t t = 0; t < terms; t++) {
+    for (int v = 0; v < nv; v++) sum[v] += weight[t] * *(const unaligned_vector *)(src + at[t] + v * LANES);
+  }
+  for (int v = 0; v < nv; v++) *(unaligned_vector *)(out + v * LANES) = sum[v];
+}
+
+static void NAME(planes)(int64_t n, int64_t terms, const float *weight, const int64_t *at, const float *src, float *out) {
+  int64_t x = 0;
+  for (; x + 8 * LANES <= n; x += 8 * LANES) planes_block(8, terms, weight, at, src + x, out + x);
+  if (x + 4 * LANES <= n) {
+    planes_block(4, terms, weight, at, src + x, out + x);
+    x += 4 * LANES;
+  }
+  for (; x < n; x += LANES) planes_block(1, terms, weight, at, src + x, out + x);
+}
+
+/* Vectors that make up TC_LANES, and terms at once, so that there are eight sums. */
+enum { DOT_VECTORS = TC_LANES / LANES, DOT_TERMS = 8 / DOT_VECTORS };
+
+__attribute__((always_inline)) static inline void dots_block(int terms, int64_t n, const float *a, const float *b,
+                                                             const int64_t *at, double *acc) {
+  vector sum[DOT_TERMS][DOT_VECTORS];
+  for (int t = 0; t < terms; t++) {
+    for (int v = 0; v < DOT_VECTORS; v++) sum[t][v] = (vector){0};
+  }
+  int64_t x = 0;
+  for (; x + TC_LANES <= n; x += TC_LANES) {
+    for (int v = 0; v < DOT_VECTORS; v++) {
+      const vector av = *(const unaligned_vector *)(a + x + v * LANES);
+      for (int t = 0; t < terms; t++) sum[t][v] += av * *(const unaligned_vector *)(b + at[t] + x + v * LANES);
+    }
+  }
+  for (int t = 0; t < terms; t++) {
+    float lanes[TC_LANES];
+    memcpy(lanes, sum[t], sizeof lanes);
+    for (int64_t rest = x; rest < n; rest++) lanes[rest - x] += a[rest] * b[at[t] + rest];
+    for (int l = 0; l < TC_LANES; l++) acc[t] += (double)lanes[l];
+  }
+}
+
+static void NAME(dots)(int64_t n, int64_t terms, const float *a, const float *b, const int64_t *at, double *acc) {
+  for (int64_t x = 0; x < n; x += TC_LANES * TC_KC) {
+    const int64_t part = n - x < TC_LANES * TC_KC ? n - x : TC_LANES * TC_KC;
+    int64_t t = 0;
+    for (; t + DOT_TERMS <= terms; t += DOT_TERMS) dots_block(DOT_TERMS, part, a + x, b + x, at + t, acc + t);
+    for (; t < terms; t++) dots_block(1, part, a + x, b + x, at + t, acc + t);
   }
 }
 

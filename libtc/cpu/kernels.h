@@ -60,6 +60,16 @@ typedef void tc_widen_rows_kernel(int64_t rows, int64_t n, const uint16_t *src, 
 typedef void tc_narrow_rows_kernel(int64_t rows, int64_t n, const float *src, int64_t ld, const float *bias, uint16_t *dst,
                                    int64_t to);
 
+/* out[x] = sum over t < terms of weight[t] * src[at[t] + x], for x < n; one fp32 sum, as above. Up to the next multiple of 16 of x, src is
+ * read and out is written. */
+typedef void tc_planes_kernel(int64_t n, int64_t terms, const float *weight, const int64_t *at, const float *src, float *out);
+
+enum { TC_LANES = 16 };
+
+/* acc[t] += sum over x < n of a[x] * b[at[t] + x], for t < terms. Of each TC_LANES * TC_KC of x, those with the same remainder by TC_LANES
+ * are one fp32 sum, and these sums are added in fp64 in the order of their remainders. */
+typedef void tc_dots_kernel(int64_t n, int64_t terms, const float *a, const float *b, const int64_t *at, double *acc);
+
 /* Whether n numbers are neither inf nor NaN. */
 typedef bool tc_finite_kernel(int64_t n, const uint16_t *src);
 
@@ -88,6 +98,8 @@ typedef struct tc_cpu_kernels {
   tc_gather_kernel *gather;
   tc_widen_rows_kernel *widen_rows;
   tc_narrow_rows_kernel *narrow_rows;
+  tc_planes_kernel *planes;
+  tc_dots_kernel *dots;
   tc_finite_kernel *finite;
 } tc_cpu_kernels;
 

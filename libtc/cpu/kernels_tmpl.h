@@ -148,5 +148,7 @@ const tc_cpu_kernels NAME(tc_cpu_kernels) = {
     .gather = NAME(gather),
     .widen_rows = NAME(widen_rows),
     .narrow_rows = NAME(narrow_rows),
+    .planes = NAME(planes),
+    .dots = NAME(dots),
     .finite = NAME(finite),
 };
