@@ -6,8 +6,12 @@
 #include "cpu/integer.h"
 #include "status.h"
 
-/* A task computes a block of C with all its terms: at most so many rows and columns, and elements that a second-level cache holds. */
+/* A block of C, with all its terms: at most so many rows and columns, and elements that a second-level cache holds. */
 enum { ROWS_MAX = 48, COLUMNS_MAX = 1024, ELEMENTS_MAX = 1 << 14 };
+
+/* A task computes some blocks that follow one another: one, or as many small ones as have so many multiply-adds. Otherwise threads would
+ * spend their time on taking tasks, and on each other's cache lines of C. */
+enum { TASK_MULTIPLIES = 1 << 17 };
 
 /* B's columns that are transposed at once, into a first-level cache. */
 enum { TILE = 64 };
@@ -15,7 +19,8 @@ enum { TILE = 64 };
 typedef struct direct_job {
   const tc_cpu_kernels *kernels;
   const tc_direct *direct;
-  int64_t mb, nb; /* block of a task */
+  int64_t mb, nb; /* of a block */
+  int64_t blocks, task_blocks;
 } direct_job;
 
 typedef struct block_memory {
@@ -53,7 +58,8 @@ static int64_t pack_a(const tc_cpu_kernels *kernels, const tc_halves *a, const t
                       const block_memory *memory) {
   const int64_t m = block->m;
   if (a->rows_are_k) {
-    for (int64_t p = 0; p < kn; p++) kernels->widen(m, row_at(a, block->item, k + p, block->i), memory->a + p * m);
+    const int64_t rows = a->ld == m ? 1 : kn, n = kn * m / rows; /* dense rows are one */
+    for (int64_t p = 0; p < rows; p++) kernels->widen(n, row_at(a, block->item, k + p, block->i), memory->a + p * m);
     return m;
   }
   const uint16_t *rows = row_at(a, block->item, block->i, k);
@@ -72,20 +78,33 @@ typedef struct columns {
   int64_t ld, n, padded; /* padded is no less than n, and not under TC_HALF_COLUMNS */
 } columns;
 
-/* The columns from j of the block on: where they lie if rows run along them and are long enough, else a copy of a few. */
+/* Rows 4 KB apart share sets of a first-level cache. Where a strip of the kernel is narrower than a line, such lines would be fetched
+ * once more for each half of them, in every pass over the block's rows. */
+static bool thrashes(const tc_cpu_kernels *kernels, const tc_halves *b, const tc_block *block) {
+  return b->ld % 2048 == 0 && kernels->nr < 32 && block->m > kernels->mr;
+}
+
+static columns copy_columns(const uint16_t *rows, int64_t ld, int64_t n, int64_t kn, uint16_t *copy) {
+  if (n == TILE) { /* apart, so that the size is constant */
+    for (int64_t p = 0; p < kn; p++) memcpy(copy + p * TILE, rows + p * ld, TILE * sizeof *copy);
+  } else {
+    memset(copy, 0, (size_t)(kn * padded(n)) * sizeof *copy);
+    for (int64_t p = 0; p < kn; p++) memcpy(copy + p * padded(n), rows + p * ld, (size_t)n * sizeof *copy);
+  }
+  return (columns){copy, padded(n), n, padded(n)};
+}
+
+/* The columns from j of the block on: where they lie if rows run along them and are long enough, else a copy of some. */
 static columns take_b(const tc_cpu_kernels *kernels, const tc_halves *b, const tc_block *block, int64_t j, int64_t k, int64_t kn,
                       uint16_t *copy) {
-  const int64_t left = block->n - j;
+  const int64_t left = block->n - j, n = min(left, TILE);
   if (!b->rows_are_k) {
-    const int64_t n = min(left, TILE);
     kernels->transpose(n, kn, row_at(b, block->item, block->j + j, k), b->ld, copy, padded(n));
     return (columns){copy, padded(n), n, padded(n)};
   }
   const uint16_t *rows = row_at(b, block->item, k, block->j + j);
-  if (left >= TC_HALF_COLUMNS) return (columns){rows, b->ld, left, left};
-  memset(copy, 0, (size_t)(kn * TC_HALF_COLUMNS) * sizeof *copy);
-  for (int64_t p = 0; p < kn; p++) memcpy(copy + p * TC_HALF_COLUMNS, rows + p * b->ld, (size_t)left * sizeof *copy);
-  return (columns){copy, TC_HALF_COLUMNS, left, TC_HALF_COLUMNS};
+  if (left < TC_HALF_COLUMNS || thrashes(kernels, b, block)) return copy_columns(rows, b->ld, n, kn, copy);
+  return (columns){rows, b->ld, left, left};
 }
 
 /* memory->out = the block's sums of terms k .. k+kn-1. */
@@ -130,15 +149,22 @@ static void hand_over(const tc_direct *direct, const tc_block *block, const bloc
   for (int64_t j = 0; j < n; j += step) c->row(c->self, block->item, block->j + j, block->i, step * m, values + j * m);
 }
 
-static void block_task(const void *arg, int64_t task, char *workspace) {
-  const direct_job *job = arg;
+static tc_block block_at(const direct_job *job, int64_t number) {
   const tc_direct *d = job->direct;
   const int64_t rows = ceil_div(d->M, job->mb), across = ceil_div(d->N, job->nb);
-  const int64_t i = task % rows * job->mb, j = task / rows % across * job->nb;
-  const tc_block block = {task / (rows * across), i, min(job->mb, d->M - i), j, min(job->nb, d->N - j)};
+  const int64_t i = number % rows * job->mb, j = number / rows % across * job->nb;
+  return (tc_block){number / (rows * across), i, min(job->mb, d->M - i), j, min(job->nb, d->N - j)};
+}
+
+static void blocks_task(const void *arg, int64_t task, char *workspace) {
+  const direct_job *job = arg;
   const block_memory memory = carve(job, workspace);
-  sum(job, &block, &memory);
-  hand_over(d, &block, &memory);
+  const int64_t end = min((task + 1) * job->task_blocks, job->blocks);
+  for (int64_t number = task * job->task_blocks; number < end; number++) {
+    const tc_block block = block_at(job, number);
+    sum(job, &block, &memory);
+    hand_over(job->direct, &block, &memory);
+  }
 }
 
 /* Parts of even size, at most limit, in whole units. */
@@ -146,24 +172,28 @@ static int64_t even_part(int64_t extent, int64_t limit, int64_t unit) {
   return round_up(ceil_div(extent, ceil_div(extent, limit)), unit);
 }
 
-/* The largest blocks that give every thread some; how many tasks that makes. */
-static int64_t choose_block(direct_job *job, int64_t threads) {
+/* The largest blocks that give every thread some, and how many make a task. No floating point: the caller's environment may trap. */
+static void choose_block(direct_job *job, int64_t threads) {
   const tc_direct *d = job->direct;
   job->mb = even_part(d->M, ROWS_MAX, 1);
   const int64_t rows = d->items * ceil_div(d->M, job->mb);
   int64_t limit = min(COLUMNS_MAX, ELEMENTS_MAX / job->mb);
   while (threads > 1 && limit > TILE && rows * ceil_div(d->N, limit) < 4 * threads) limit /= 2;
   job->nb = even_part(d->N, limit, TC_HALF_COLUMNS);
-  return rows * ceil_div(d->N, job->nb);
+  job->blocks = rows * ceil_div(d->N, job->nb);
+  const int64_t multiplies = job->mb * job->nb * min(d->K, TASK_MULTIPLIES);
+  job->task_blocks = min(1 + TASK_MULTIPLIES / multiplies, ceil_div(job->blocks, 4 * threads));
 }
 
 tc_status_t tc_direct_run(tc_cpu *cpu, const tc_direct *direct) {
   direct_job job = {.kernels = cpu->kernels, .direct = direct};
   const double multiplies = (double)direct->items * (double)direct->M * (double)direct->N * (double)direct->K;
-  const int64_t threads = tc_cpu_threads(cpu, multiplies), tasks = choose_block(&job, threads);
+  const int64_t threads = tc_cpu_threads(cpu, multiplies);
+  choose_block(&job, threads);
+  const int64_t tasks = ceil_div(job.blocks, job.task_blocks);
   tc_team team;
   TC_TRY(tc_team_take(cpu, threads, tasks, workspace_bytes(&job), &team));
-  tc_team_run(&team, tasks, block_task, &job);
+  tc_team_run(&team, tasks, blocks_task, &job);
   tc_team_give(&team);
   return TC_OK;
 }

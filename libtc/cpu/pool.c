@@ -138,10 +138,12 @@ static void start_workers(tc_pool *pool, int64_t wanted) {
 }
 
 /* The owner's lock is held. Linux tends to wake a worker on the caller's CPU, behind the caller, though another CPU is idle: in a
- * virtual machine an idle CPU looks like one that the host has taken away. It then runs when there is nothing left to do. */
+ * virtual machine an idle CPU looks like one that the host has taken away. It then runs when there is nothing left to do. Of many
+ * workers one that is late matters little, and telling all of them takes long. */
 static void keep_off_caller(tc_pool *pool) {
+  enum { FEW = 8 };
   const int cpu = tc_machine_cpu();
-  if (cpu == pool->avoided) return;
+  if (cpu == pool->avoided || pool->started > FEW) return;
   tc_machine_keep_off(cpu, pool->workers, pool->started);
   pool->avoided = cpu;
 }

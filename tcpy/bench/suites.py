@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import ClassVar, TypeAlias
 
 # Each operation, and the tensor that it writes; it reads the case's two others.
@@ -193,6 +194,9 @@ GEMMS = [
     Gemm(4096, 4096, 16),
 ]
 
+# Where a library may fall off a cliff, in stacks, so that a call's own cost doesn't hide it.
+SMALL_GEMMS = [Gemm(m, n, k, batch=100) for m, n, k in product((1, 8, 17, 100), repeat=3)]
+
 SUITES = {
     "resnet50": Suite("the 23 convolutions of ResNet-50 v1.5", RESNET50),
     "mobilenet": Suite("the 19 convolutions of MobileNet v1, 9 of them depthwise", MOBILENET),
@@ -200,5 +204,6 @@ SUITES = {
     "first-layer": Suite("first layers of well-known networks", FIRST_LAYERS),
     "batch1": Suite("ResNet-50 on one image", RESNET50, 1, ("forward",)),
     "gemm": Suite("matrix products: squares, a transformer's, skinny ones", GEMMS, None),
+    "small": Suite("stacks of small matrix products of every shape", SMALL_GEMMS, None),
     "overhead": Suite("what the smallest call costs, by the way of calling", [Gemm(1, 1, 1), Conv(1, 1, 1, 1)], 1),
 }
