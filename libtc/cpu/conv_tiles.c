@@ -211,21 +211,19 @@ typedef struct worker {
   const char *panel;
   int64_t columns; /* of the panel that are results */
   int64_t slot;    /* floats from a tile's row to the next in slots */
-  /* Second level: pair += partial. */
   pair sums;
-  const float *partial; /* [2][ROWS][PANEL], NULL if there is none */
+  bool pending; /* pair += partials, [2][ROWS][PANEL] */
   /* Stores: pixels of each image of the bundle, at dst and then image after image. */
   const float *slots, *bias;
   uint16_t *dst;
-  int64_t pixels, stored; /* of all images; how many are done */
-  float *buffers[2], *partials[2];
-  int turn;
+  int64_t pixels, stored;       /* of all images; how many are done */
+  float *buffers[2], *partials; /* slots, in turns; the sums of a chunk */
 } worker;
 
 static void add_rows(const worker *w, int64_t tile, int64_t first, int64_t end) {
   for (int64_t i = first; i < end; i++) {
     float *sum = w->sums.out[tile] + i * w->slot;
-    const float *more = w->partial + (tile * ROWS + i) * PANEL;
+    const float *more = w->partials + (tile * ROWS + i) * PANEL;
     for (int64_t j = 0; j < PANEL; j++) sum[j] += more[j];
   }
 }
@@ -242,14 +240,14 @@ static void store_some(worker *w, int64_t most) {
 
 static void work_slice(void *self, int64_t slice, int64_t slices) {
   worker *w = self;
-  for (int64_t tile = 0; w->partial && tile < w->sums.tiles; tile++)
+  for (int64_t tile = 0; w->pending && tile < w->sums.tiles; tile++)
     add_rows(w, tile, w->sums.pixels[tile] * slice / slices, w->sums.pixels[tile] * (slice + 1) / slices);
   if (w->stored < w->pixels) store_some(w, ROWS);
 }
 
 static void finish_sums(worker *w) {
-  for (int64_t tile = 0; w->partial && tile < w->sums.tiles; tile++) add_rows(w, tile, 0, w->sums.pixels[tile]);
-  w->partial = NULL;
+  for (int64_t tile = 0; w->pending && tile < w->sums.tiles; tile++) add_rows(w, tile, 0, w->sums.pixels[tile]);
+  w->pending = false;
 }
 
 static void finish_stores(worker *w) {
@@ -279,7 +277,7 @@ static void multiply(worker *w, const phase *p, const pair *pixels) {
       const int64_t number = p->first + first + s;
       step[s] = (tc_split_step){pixels->a[0] + job->offsets[number], w->panel + number * STEP_BYTES};
     }
-    float *partial = first || !whole ? w->partials[w->turn ^= 1] : NULL;
+    const bool direct = first == 0 && whole;
     const tc_split_block block = {.layout = &layout,
                                   .a_tiles = pixels->tiles,
                                   .b_tiles = w->columns > TC_SPLIT_COLUMNS ? 2 : 1,
@@ -287,12 +285,12 @@ static void multiply(worker *w, const phase *p, const pair *pixels) {
                                   .strict = job->c->strict,
                                   .steps = steps,
                                   .step = step,
-                                  .c = partial ? partial : pixels->out[0],
-                                  .ldc = partial ? PANEL : w->slot,
-                                  .c_next = partial ? ROWS * PANEL : pixels->out[1] - pixels->out[0]};
+                                  .c = direct ? pixels->out[0] : w->partials,
+                                  .ldc = direct ? w->slot : PANEL,
+                                  .c_next = direct ? pixels->out[1] - pixels->out[0] : ROWS * PANEL};
     job->split->gemm(&block, &side);
     w->sums = *pixels;
-    w->partial = partial;
+    w->pending = !direct;
   }
 }
 
@@ -353,14 +351,14 @@ static void compute_task(const void *arg, int64_t task, char *workspace) {
   const int64_t panel = task / bands / job->bundles % job->panels, group = task / bands / job->bundles / job->panels;
   const int64_t image = job->first_image + bundle * job->bundle, results = job->results;
   float bias[PANEL] = {0}, *floats = (float *)(void *)workspace;
-  const int64_t size = slot_floats(job, job->bundle), partial = 2 * ROWS * PANEL;
+  const int64_t size = slot_floats(job, job->bundle);
   worker w = {.job = job,
               .panel = job->weights + (group * job->panels + panel) * job->steps * STEP_BYTES,
               .columns = min(PANEL, results - panel * PANEL),
               .slot = job->w.phases * PANEL,
               .bias = job->bias ? bias : NULL,
               .buffers = {floats, floats + size},
-              .partials = {floats + 2 * size, floats + 2 * size + partial}};
+              .partials = floats + 2 * size};
   if (job->bias) job->c->kernels->widen(w.columns, job->bias + group * results + panel * PANEL, bias);
   job->split->begin(job->rows);
   compute_band(&w, job->relaid + bundle * job->relaid_bytes + group * job->group,
@@ -446,7 +444,7 @@ static int64_t place(tiles_job *job, int64_t bundles, char *memory) {
 
 static int64_t thread_bytes(const tiles_job *job) {
   const int64_t pack = job->block_steps * STAGED_STEP + 2 * BLOCK * job->c->taps;
-  const int64_t compute = 2 * slot_floats(job, job->bundle) + 4 * ROWS * PANEL;
+  const int64_t compute = 2 * slot_floats(job, job->bundle) + 2 * ROWS * PANEL;
   return max(max(pack, STAGED * BLOCK), compute) * (int64_t)sizeof(float);
 }
 

@@ -26,6 +26,7 @@ tc_status_t tc_workspace_take(tc_cpu *cpu, tc_workspace_kind kind, size_t bytes,
     TC_REQUIRE(workspace, TC_ERROR_MEMORY, "no memory for a workspace of %zu bytes", bytes);
     workspace->bytes = bytes;
   }
+  tc_workspace_count(bytes);
   *out = (char *)workspace + HEADER;
   return TC_OK;
 }

@@ -20,13 +20,13 @@ enum { WIDE = 256, WIDE_LD = WIDE + 32, LONG_LD = TC_SPLIT_KC + 16, STAGING_FLOA
 
 _Static_assert(TC_SPLIT_ROWS_MAX *LONG_LD <= STAGING_FLOATS, "either way to stage fits");
 
-/* A task's own memory, in bytes from its start: what it stages, two register blocks in turns, the packed operands of a chunk and where
+/* A task's own memory, in bytes from its start: what it stages, a register block, the packed operands of a chunk and where
  * they have infinities or NaNs, the sums of the vector kernels where there are any, and these kernels' workspace. */
 enum {
   PANELS_MAX = TC_SPLIT_BLOCK_COLUMNS_MAX / 2, /* of at least two rows or columns */
   BLOCK_FLOATS = 2 * TC_SPLIT_ROWS_MAX * 2 * TC_SPLIT_COLUMNS,
   AT_C = STAGING_FLOATS * 4,
-  AT_A = AT_C + 2 * BLOCK_FLOATS * 4,
+  AT_A = AT_C + BLOCK_FLOATS * 4,
   AT_B = AT_A + (TC_TILE_ROWS_MAX + 2 * TC_SPLIT_ROWS_MAX) * TC_SPLIT_KC * 4,
   AT_SPECIAL = AT_B + (TC_SPLIT_BLOCK_COLUMNS_MAX + 2 * TC_SPLIT_COLUMNS) * TC_SPLIT_KC * 4,
   AT_PATCH = AT_SPECIAL + 2 * PANELS_MAX,
@@ -34,7 +34,7 @@ enum {
 };
 
 typedef struct split_memory {
-  float *staging, *c[2];
+  float *staging, *c;
   char *a, *b;
   uint8_t *a_special, *b_special;
   double *patch;
@@ -42,16 +42,15 @@ typedef struct split_memory {
 } split_memory;
 
 static split_memory carve(char *workspace) {
-  float *c = (float *)(void *)(workspace + AT_C);
   uint8_t *special = (uint8_t *)workspace + AT_SPECIAL;
-  return (split_memory){(float *)(void *)workspace,
-                        {c, c + BLOCK_FLOATS},
-                        workspace + AT_A,
-                        workspace + AT_B,
-                        special,
-                        special + PANELS_MAX,
-                        (double *)(void *)(workspace + AT_PATCH),
-                        workspace + AT_PANELS};
+  return (split_memory){.staging = (float *)(void *)workspace,
+                        .c = (float *)(void *)(workspace + AT_C),
+                        .a = workspace + AT_A,
+                        .b = workspace + AT_B,
+                        .a_special = special,
+                        .b_special = special + PANELS_MAX,
+                        .patch = (double *)(void *)(workspace + AT_PATCH),
+                        .panels = workspace + AT_PANELS};
 }
 
 size_t tc_split_bytes(const tc_cpu_kernels *kernels) { return AT_PANELS + tc_panels_bytes(kernels); }
@@ -228,10 +227,9 @@ static void multiply(const tc_split_plan *plan, const tc_block *block, int64_t s
   tc_split_step step[TC_SPLIT_STEPS_MAX];
   pending last = {.kernels = plan->kernels};
   const tc_split_side add = {add_slice, &last};
-  int turn = 0;
   for (int64_t j = 0; j < block->n; j += nr) {
-    for (int64_t i = 0; i < block->m; i += mr, turn ^= 1) {
-      float *c = to->single ? to->single + i * to->ld + j : memory->c[turn];
+    for (int64_t i = 0; i < block->m; i += mr) {
+      float *c = to->single ? to->single + i * to->ld + j : memory->c;
       set_steps(step, steps, a + i / mr * steps * a_bytes, a_bytes, b + j / nr * steps * b_bytes, b_bytes);
       const int64_t ldc = to->single ? to->ld : nr;
       const tc_split_block tiles = {.layout = &layout,

@@ -39,7 +39,8 @@ typedef struct tc_split_step {
   const void *a, *b;
 } tc_split_step;
 
-/* Work that a kernel does beside its tile products, which leave the vector units idle: as many slices as it has steps. */
+/* Work that a kernel does beside its tile products, which leave the vector units idle: as many slices as it has steps, all of them
+ * before it writes anything. So what it is given to do may read what the kernel before wrote, and the kernel may overwrite that. */
 typedef struct tc_split_side {
   void (*slice)(void *self, int64_t slice, int64_t slices);
   void *self;
