@@ -11,7 +11,8 @@
  *   Tensors     are dense and row-major in the order given in brackets: X [N,IC,H,W] has W innermost.
  *   fp16        is IEEE 754 binary16, held in buffers as 2 bytes in the machine's byte order (uint16_t in C).
  *   Numerics    fp16 inputs, fp32 products and sums (no single fp32 sum takes more than 512 products; the partial sums are then
- *               added in a fixed order and at least as precisely), one rounding to nearest even at the store.
+ *               added in a fixed order and at least as precisely), one rounding to nearest even at the store. Where an ISA says so
+ *               (amxbf16), a product may be off by 2^-16 of itself; in math_mode strict it never is.
  *               NaN, infinities and subnormals are kept as IEEE 754 says; overflow gives +-inf. A NaN in a result is always the
  *               quiet one with sign and payload 0 (fp16 0x7e00, fp32 0x7fc00000).
  *   Determinism The same call on the same backend and ISA gives the same bits, on any number of threads.
@@ -21,14 +22,15 @@
  *   Completion  A call has finished when it returns (between tc_batch_begin and tc_batch_end: when tc_batch_end returns).
  *   Overlap     Outputs and scratch may overlap no other operand, judged by addresses from the first to the last byte touched.
  *               Inputs may overlap inputs.
- *   Printing    The library prints nothing, unless TC_VERBOSE=1: then one line on stderr for each op that succeeds. It never
- *               aborts.
+ *   Printing    The library prints nothing, unless TC_VERBOSE=1: then one line on stderr for each op that succeeds, and one from
+ *               tc_init if the operating system refuses the best kernels. It never aborts.
  *
  * Environment, read by tc_init and tc_init_backend. An unset or empty variable has no effect; an unknown value, or one that this
  * machine can't do, is TC_ERROR_ENVIRONMENT, and the sentence says what is allowed. (TC_BACKEND=metal in a library without Metal is
  * UNSUPPORTED.)
  *   TC_BACKEND=cpu|metal          what TC_BACKEND_AUTO takes
- *   TC_CPU_ISA=generic|avx2|avx512|neon   the CPU kernels to use, instead of the best ones this machine has
+ *   TC_CPU_ISA=generic|avx2|avx512|amxbf16|neon   the CPU kernels to use, instead of the best ones this machine has
+ *                                 (amxemu, for tests: all that amxbf16 does, its tiles in plain C; only if it is named)
  *   TC_NUM_THREADS=1..1024        threads of a new context, instead of one for each CPU the process may use
  *   TC_VERBOSE=0|1
  *   TC_CONV_PATH=col|implicit     forces a convolution path, for tests (the CPU backend has implicit only)

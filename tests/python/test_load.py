@@ -90,7 +90,7 @@ def test_wheel(installed: importlib.metadata.Distribution) -> None:
     assert tags[0].startswith("Tag: py3-none-")
     assert not tags[0].endswith("-any")
     files = {str(file) for file in installed.files or []}
-    assert {f"tcpy/{_load._FILE}", "tcpy/py.typed", "tcpy/__init__.py"} <= files
+    assert {f"tcpy/{_load._FILE}", "tcpy/tc_ceiling.so", "tcpy/py.typed", "tcpy/__init__.py"} <= files
     assert sum("libtc" in file for file in files) == 1
     modules = {f"tcpy/{path.name}" for path in Path(_load.__file__).parent.glob("*.py")}
     assert modules <= files
