@@ -24,7 +24,7 @@ static void after_fork_child(void) {
     pthread_mutex_init(&ctx->lock, NULL);
     pthread_cond_init(&ctx->idle, NULL);
     ctx->running = 0;
-    if (ctx->state) ctx->backend->after_fork(ctx->state);
+    if (ctx->state && ctx->backend->after_fork) ctx->backend->after_fork(ctx->state);
   }
   pthread_mutex_unlock(&contexts_lock);
 }
@@ -160,6 +160,7 @@ void tc_trace(const tc_context *ctx, double start, double flops, const char *for
   const double seconds = tc_trace_now(ctx) - start;
   tc_device_info info = TC_DEVICE_INFO_INIT;
   ctx->backend->device_info(ctx->state, &info);
+  const char *kernel = ctx->backend->kernel ? ctx->backend->kernel() : info.kernel;
   char sizes[256];
   va_list args;
   va_start(args, format);
@@ -168,7 +169,7 @@ void tc_trace(const tc_context *ctx, double start, double flops, const char *for
   /* Decimals by hand: printf would take the decimal point from the locale. */
   const long long ms = (long long)(seconds * 1e7), gflops = seconds > 0 ? (long long)(flops / seconds * 1e-7) : 0;
   fprintf(stderr, "tc: %s,%s,backend=%s,kernel=%s,threads=%lld,ms=%lld.%04lld,gflops=%lld.%02lld\n", tc_function(), sizes,
-          ctx->backend->name, info.kernel, (long long)info.threads, ms / 10000, ms % 10000, gflops / 100, gflops % 100);
+          ctx->backend->name, kernel, (long long)info.threads, ms / 10000, ms % 10000, gflops / 100, gflops % 100);
 }
 
 /* ---- Properties ---- */
@@ -213,15 +214,23 @@ tc_status_t tc_context_trim(tc_context *ctx) {
 
 /* ---- Batches ---- */
 
-/* Moves the context into or out of a batch. */
-static tc_status_t set_batch(tc_context *ctx, bool begin) {
+/* Sets in_batch, and gives what it was. */
+static bool exchange_in_batch(tc_context *ctx, bool in_batch) {
   pthread_mutex_lock(&ctx->lock);
   const bool was = ctx->in_batch;
-  ctx->in_batch = begin;
+  ctx->in_batch = in_batch;
   pthread_mutex_unlock(&ctx->lock);
+  return was;
+}
+
+/* Moves the context into or out of a batch. */
+static tc_status_t set_batch(tc_context *ctx, bool begin) {
+  const bool was = exchange_in_batch(ctx, begin);
   TC_REQUIRE(was != begin, TC_ERROR_STATE, begin ? "a batch is open already, tc_batch_end is needed first" : "no batch is open");
   tc_status_t (*notify)(void *) = begin ? ctx->backend->batch_begin : ctx->backend->batch_end;
-  return notify ? notify(ctx->state) : TC_OK;
+  const tc_status_t status = notify ? notify(ctx->state) : TC_OK;
+  if (status != TC_OK) exchange_in_batch(ctx, false);
+  return status;
 }
 
 tc_status_t tc_batch_begin(tc_context *ctx) {

@@ -138,9 +138,10 @@ typedef struct tc_device_info {
   int64_t threads;      /* as tc_context_get_threads */
   char device[128];     /* the CPU's or GPU's own name */
   char isa[32];         /* kernels in use: a value of TC_CPU_ISA; "" on a GPU */
-  char isa_reason[128]; /* why these: "best of generic,avx2" or "TC_CPU_ISA=generic" */
+  char isa_reason[128]; /* why these: "best of generic,avx2" or "TC_CPU_ISA=generic"; on a GPU: where its kernels came from, and
+                         * what the probe of its arithmetic found */
   char isas[128];       /* every value of TC_CPU_ISA that this machine can do, separated by commas, rising */
-  char kernel[64];      /* name of the matrix micro-kernel */
+  char kernel[64];      /* name of the matrix micro-kernel; on a GPU: of the kernel for large products */
 } tc_device_info;
 
 #define TC_DEVICE_INFO_INIT \
@@ -170,7 +171,7 @@ TC_API tc_status_t tc_buffer_alloc(tc_context *ctx, size_t bytes, tc_buffer **ou
 
 /* The caller's memory, without a copy; it must outlive the buffer. On the CPU any address will do (a tensor's alignment is checked
  * when it is used, and memory that is only read may be read-only); ptr may be NULL if bytes is 0. Metal: ptr and bytes must be
- * multiples of the page. *out is NULL on failure. Errors: ARGUMENT, ALIGNMENT, MEMORY, CLOSED. */
+ * multiples of the page, which is 16384. *out is NULL on failure. Errors: ARGUMENT, ALIGNMENT, MEMORY, CLOSED. */
 TC_API tc_status_t tc_buffer_wrap(tc_context *ctx, void *ptr, size_t bytes, tc_buffer **out);
 
 /* The CPU's pointer to the buffer's memory, without a copy, stable until the buffer is freed; there is no unmap. Also after
