@@ -25,6 +25,7 @@ tc_context *open_context(void) {
   reason[sizeof(reason) - 1] = 0;
   const char *isa = getenv("TC_CPU_ISA");
   if (status == TC_ERROR_ENVIRONMENT && isa && strstr(reason, "this machine") && !machine_can(isa)) skip("%s", reason);
+  if (status == TC_ERROR_NO_DEVICE) skip("%s", reason);
   give_up("tc_init gives %s: %s", tc_status_string(status), reason);
 }
 
@@ -66,3 +67,11 @@ size_t list_isas(char names[ISAS_MAX][ISA_NAME_BYTES]) {
 }
 
 void close_context(tc_context *ctx) { CHECK_OK(tc_shutdown(ctx)); }
+
+bool on_metal(tc_context *ctx) {
+  tc_device_info info = TC_DEVICE_INFO_INIT;
+  if (tc_device_info_get(ctx, &info) != TC_OK) give_up("tc_device_info_get: %s", tc_last_error());
+  return info.backend == TC_BACKEND_METAL;
+}
+
+size_t wrap_unit(tc_context *ctx) { return on_metal(ctx) ? 16384 : 1; }

@@ -2,6 +2,7 @@
 #include "conv_case.h"
 
 #include "check.h"
+#include "context.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -137,12 +138,16 @@ static void describe_operands(conv_case *c) {
 
 void conv_open(conv_case *c, tc_context *ctx, rng *r) {
   describe_operands(c);
+  /* Where whole pages are wrapped, an operand at their end needs an offset, and there is none for these. */
+  const bool pages = wrap_unit(ctx) > 1;
+  const placement scratch_place = pages && c->place == AT_END ? AT_START : c->place;
+  const placement place = c->positional ? scratch_place : c->place;
   for (int t = 0; t < TENSORS; t++) {
-    operand_open(&c->tensor[t], ctx, c->place, c->fill[t], r);
+    operand_open(&c->tensor[t], ctx, place, c->fill[t], r);
     if (t != (int)c->op) guarded_protect(&c->tensor[t].memory, false);
   }
-  if (c->scratch_col) operand_open(&c->col, ctx, c->place, (contents){DATA_NAN, 0}, r);
-  if (c->scratch_dx) operand_open(&c->dx, ctx, c->place, (contents){DATA_NAN, 0}, r);
+  if (c->scratch_col) operand_open(&c->col, ctx, scratch_place, (contents){DATA_NAN, 0}, r);
+  if (c->scratch_dx) operand_open(&c->dx, ctx, scratch_place, (contents){DATA_NAN, 0}, r);
   c->before = operand_snapshot(conv_output(c));
 }
 
@@ -176,14 +181,18 @@ static tc_status_t call_positional(conv_case *c, tc_context *ctx) {
 
 static tc_status_t call_descriptor(conv_case *c, tc_context *ctx) {
   const operand *t = c->tensor;
+  tc_conv2d_desc d = c->desc;
+  d.x_offset += t[X].shift;
+  d.w_offset += t[W].shift;
+  d.y_offset += t[Y].shift;
+  d.bias_offset += t[BIAS].shift;
   switch (c->op) {
   case CONV_FORWARD:
-    return tc_conv2d_forward_desc(ctx, &c->desc, t[X].buffer, t[W].buffer, c->bias ? t[BIAS].buffer : NULL, t[Y].buffer,
-                                  c->col.buffer);
+    return tc_conv2d_forward_desc(ctx, &d, t[X].buffer, t[W].buffer, c->bias ? t[BIAS].buffer : NULL, t[Y].buffer, c->col.buffer);
   case CONV_BACKWARD_INPUT:
-    return tc_conv2d_backward_input_desc(ctx, &c->desc, t[Y].buffer, t[W].buffer, t[X].buffer, c->col.buffer, c->dx.buffer);
+    return tc_conv2d_backward_input_desc(ctx, &d, t[Y].buffer, t[W].buffer, t[X].buffer, c->col.buffer, c->dx.buffer);
   default:
-    return tc_conv2d_backward_weight_desc(ctx, &c->desc, t[X].buffer, t[Y].buffer, t[W].buffer, c->col.buffer);
+    return tc_conv2d_backward_weight_desc(ctx, &d, t[X].buffer, t[Y].buffer, t[W].buffer, c->col.buffer);
   }
 }
 
@@ -260,12 +269,12 @@ void conv_note(const conv_case *c) {
   const tc_conv2d_desc *d = &c->desc;
   note(
       "%s%s N=%lld IC=%lld OC=%lld HxW=%lldx%lld k=%lldx%lld pad=%lld,%lld stride=%lld,%lld out=%lldx%lld groups=%lld offsets=%lld,"
-      "%lld,%lld,%lld w_dtype=%d bias=%d scratch=%d,%d at_%s",
+      "%lld,%lld,%lld w_dtype=%d bias=%d scratch=%d,%d %s",
       conv_names[c->op], c->positional ? "" : "_desc", (long long)d->batch, (long long)d->in_channels, (long long)d->out_channels,
       (long long)d->H, (long long)d->W, (long long)d->kH, (long long)d->kW, (long long)d->pad_top, (long long)d->pad_left,
       (long long)d->stride_h, (long long)d->stride_w, (long long)d->out_H, (long long)d->out_W, (long long)d->groups,
       (long long)d->x_offset, (long long)d->w_offset, (long long)d->bias_offset, (long long)d->y_offset, d->w_dtype, c->bias,
-      c->scratch_col, c->scratch_dx, c->place == AT_END ? "end" : "start");
+      c->scratch_col, c->scratch_dx, placement_names[c->place]);
 }
 
 bool conv_check(conv_case *c, tc_context *ctx, rng *r, accuracy how) {

@@ -92,10 +92,13 @@ void gemm_close(gemm_case *g, tc_context *ctx) {
 
 tc_status_t gemm_call(gemm_case *g, tc_context *ctx) {
   operand_restore(&g->C, g->before);
-  const tc_gemm_batched_desc *d = &g->desc;
-  if (g->batched || d->batch != 1) return tc_gemm_batched(ctx, d, g->A.buffer, g->B.buffer, g->C.buffer);
+  tc_gemm_batched_desc d = g->desc;
+  d.a_offset += g->A.shift;
+  d.b_offset += g->B.shift;
+  d.c_offset += g->C.shift;
+  if (g->batched || d.batch != 1) return tc_gemm_batched(ctx, &d, g->A.buffer, g->B.buffer, g->C.buffer);
   tc_gemm_desc single;
-  memcpy(&single, d, sizeof(single));
+  memcpy(&single, &d, sizeof(single));
   single.struct_size = sizeof(single);
   return tc_gemm(ctx, &single, g->A.buffer, g->B.buffer, g->C.buffer);
 }
@@ -148,11 +151,11 @@ void gemm_note(const gemm_case *g) {
   static const char *const names[] = {"NaN", "constant", "normal", "integer", "odd", "finite", "subnormal", "special"};
   const tc_gemm_batched_desc *d = &g->desc;
   note("gemm%s M=%lld N=%lld K=%lld ta=%d tb=%d alpha=%g beta=%g ld=%lld,%lld,%lld c_dtype=%d offsets=%lld,%lld,%lld batch=%lld "
-       "strides=%lld,%lld,%lld data=%s,%s at_%s",
+       "strides=%lld,%lld,%lld data=%s,%s %s",
        g->batched ? "_batched" : "", (long long)d->M, (long long)d->N, (long long)d->K, d->transpose_a, d->transpose_b, d->alpha,
        d->beta, (long long)d->lda, (long long)d->ldb, (long long)d->ldc, d->c_dtype, (long long)d->a_offset, (long long)d->b_offset,
        (long long)d->c_offset, (long long)d->batch, (long long)d->stride_a, (long long)d->stride_b, (long long)d->stride_c,
-       names[g->a_data.kind], names[g->b_data.kind], g->place == AT_END ? "end" : "start");
+       names[g->a_data.kind], names[g->b_data.kind], placement_names[g->place]);
 }
 
 bool gemm_check(gemm_case *g, tc_context *ctx, rng *r, accuracy how) {

@@ -2,6 +2,7 @@
 #include "operand.h"
 
 #include "check.h"
+#include "context.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -15,23 +16,33 @@ void *allocate(int64_t count, size_t size) {
   return memory;
 }
 
+const char *const placement_names[] = {"at_end", "at_start", "in_library"};
+
 /* ---- Guarded memory ---- */
 
-guarded guarded_open(size_t bytes, placement place) {
+/* A multiple of all pages: the machine's, and Metal's. */
+static size_t page_bytes(void) {
   size_t page = (size_t)sysconf(_SC_PAGESIZE);
-  size_t inner = (bytes + page - 1) / page * page;
-  guarded g = {.map_bytes = inner + 2 * page, .bytes = bytes};
+  return page > 16384 ? page : 16384;
+}
+
+static size_t round_up(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
+
+guarded guarded_open(size_t bytes, placement place) {
+  size_t page = page_bytes(), inner = round_up(bytes, page);
+  guarded g = {.map_bytes = inner + 3 * page, .bytes = bytes};
   g.map = mmap(NULL, g.map_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (g.map == MAP_FAILED) give_up("no memory for %zu bytes between guards", bytes);
-  g.data = place == AT_START ? g.map + page : g.map + page + inner - bytes;
+  g.pages = (uint8_t *)round_up((uintptr_t)g.map + 1, page);
+  g.page_bytes = inner;
+  g.data = place == AT_START ? g.pages : g.pages + inner - bytes;
   guarded_protect(&g, true);
   return g;
 }
 
 void guarded_protect(const guarded *g, bool writable) {
-  size_t page = (size_t)sysconf(_SC_PAGESIZE);
-  if (g->map_bytes == 2 * page) return;
-  if (mprotect(g->map + page, g->map_bytes - 2 * page, writable ? PROT_READ | PROT_WRITE : PROT_READ)) give_up("mprotect failed");
+  if (g->page_bytes == 0) return;
+  if (mprotect(g->pages, g->page_bytes, writable ? PROT_READ | PROT_WRITE : PROT_READ)) give_up("mprotect failed");
 }
 
 void guarded_close(guarded *g) {
@@ -118,6 +129,47 @@ double *operand_values(const operand *o) {
 
 static bool sparse(const operand *o) { return o->memory.bytes > SPARSE_BYTES; }
 
+/* ---- The rest of the pages that a buffer must wrap: as NaN as the gaps, and nobody's business ---- */
+
+#if defined(__SANITIZE_ADDRESS__)
+#define HAS_ASAN 1
+#elif defined(__has_feature)
+#define HAS_ASAN __has_feature(address_sanitizer)
+#else
+#define HAS_ASAN 0
+#endif
+
+#if HAS_ASAN
+#include <sanitizer/asan_interface.h>
+static void forbid(const uint8_t *from, const uint8_t *to) { __asan_poison_memory_region(from, (size_t)(to - from)); }
+static void allow(const uint8_t *from, const uint8_t *to) { __asan_unpoison_memory_region(from, (size_t)(to - from)); }
+#else
+static void forbid(const uint8_t *from, const uint8_t *to) { (void)from, (void)to; }
+static void allow(const uint8_t *from, const uint8_t *to) { (void)from, (void)to; }
+#endif
+
+/* Finds whole units around the operand's memory. */
+static void wrap_around(operand *o, size_t unit) {
+  const guarded *m = &o->memory;
+  o->begin = m->data - (uintptr_t)m->data % unit;
+  o->end = o->begin + round_up((size_t)(m->data + m->bytes - o->begin), unit);
+  o->shift = (m->data - o->begin) / (int64_t)element_bytes(o);
+}
+
+static void forbid_rest(const operand *o) {
+  forbid(o->begin, o->memory.data);
+  forbid(o->memory.data + o->memory.bytes, o->end);
+}
+
+static void check_rest(const operand *o) {
+  allow(o->begin, o->end);
+  if (sparse(o)) return;
+  int64_t touched = 0;
+  for (const uint8_t *at = o->begin; at < o->memory.data; at++) touched += *at != 0xff;
+  for (const uint8_t *at = o->memory.data + o->memory.bytes; at < o->end; at++) touched += *at != 0xff;
+  CHECK_INT(touched, 0);
+}
+
 uint8_t *operand_snapshot(const operand *o) {
   if (sparse(o)) return NULL;
   uint8_t *copy = allocate((int64_t)o->memory.bytes, 1);
@@ -129,17 +181,34 @@ void operand_restore(const operand *o, const uint8_t *snapshot) {
   if (snapshot) memcpy(o->memory.data, snapshot, o->memory.bytes);
 }
 
+/* Makes the memory and its buffer; nothing of it has been touched yet. */
+static void open_memory(operand *o, tc_context *ctx, placement place) {
+  if (place != IN_LIBRARY) {
+    o->memory = guarded_open(operand_bytes(o), place);
+    wrap_around(o, wrap_unit(ctx));
+    if (tc_buffer_wrap(ctx, o->begin, (size_t)(o->end - o->begin), &o->buffer) != TC_OK) give_up("%s", tc_last_error());
+    return;
+  }
+  void *data = NULL;
+  o->memory = (guarded){.bytes = operand_bytes(o)};
+  if (tc_buffer_alloc(ctx, o->memory.bytes, &o->buffer) != TC_OK) give_up("%s", tc_last_error());
+  CHECK_OK(tc_buffer_map(o->buffer, &data));
+  o->memory.data = data;
+  wrap_around(o, 1);
+}
+
 void operand_open(operand *o, tc_context *ctx, placement place, contents fill, rng *r) {
-  o->memory = guarded_open(operand_bytes(o), place);
+  open_memory(o, ctx, place);
   bool poisoned = o->memory.bytes > 0 && !sparse(o);
-  if (poisoned) memset(o->memory.data, 0xff, o->memory.bytes); /* 0xff.. is a NaN in fp16 and in fp32 */
+  if (poisoned) memset(o->begin, 0xff, (size_t)(o->end - o->begin)); /* 0xff.. is a NaN in fp16 and in fp32 */
   if (fill.kind != DATA_NAN || !poisoned) {
     for (int64_t n = 0, elements = operand_elements(o); n < elements; n++) operand_set(o, operand_place(o, n), one_value(fill, r));
   }
-  if (tc_buffer_wrap(ctx, o->memory.data, o->memory.bytes, &o->buffer) != TC_OK) give_up("%s", tc_last_error());
+  forbid_rest(o);
 }
 
 void operand_close(operand *o, tc_context *ctx) {
+  check_rest(o);
   CHECK_OK(tc_buffer_free(ctx, o->buffer));
   guarded_close(&o->memory);
   o->buffer = NULL;

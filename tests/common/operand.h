@@ -11,8 +11,10 @@
 
 #include <stddef.h>
 
-/* A PROT_NONE page follows the last byte, or precedes the first one. */
-typedef enum placement { AT_END, AT_START } placement;
+/* A PROT_NONE page follows the last byte, or precedes the first one; or the memory is that of tc_buffer_alloc, without guards, but
+ * of the operand's exact size where a backend wraps whole pages only. */
+typedef enum placement { AT_END, AT_START, IN_LIBRARY } placement;
+extern const char *const placement_names[];
 
 typedef enum data_kind {
   DATA_NAN,      /* all NaN, as the gaps are */
@@ -30,10 +32,11 @@ typedef struct contents {
   double parameter;
 } contents;
 
-/* A memory block between PROT_NONE pages. */
+/* A memory block between PROT_NONE pages (or the library's own, which is never protected). The pages in between are whole ones of
+ * Metal, too. */
 typedef struct guarded {
-  uint8_t *map, *data;
-  size_t map_bytes, bytes;
+  uint8_t *map, *pages, *data; /* pages: without the guards */
+  size_t map_bytes, page_bytes, bytes;
 } guarded;
 
 guarded guarded_open(size_t bytes, placement place);
@@ -46,9 +49,11 @@ typedef struct operand {
   int64_t offset, count[3], stride[3];
   guarded memory;
   tc_buffer *buffer;
+  uint8_t *begin, *end; /* what the buffer wraps: memory and, where a backend takes whole pages only, the rest of these */
+  int64_t shift;        /* elements from begin to memory, to be added to the offset in a call */
 } operand;
 
-/* Fills in memory and buffer; the other fields are the caller's. Memory ends (or starts) with the operand's last (first) byte.
+/* Fills in memory and all that follows it; the other fields are the caller's. Memory ends (or starts) with the operand's last (first) byte.
  * An operand of more than SPARSE_BYTES gets its elements only; its gaps stay untouched zero pages, so they take no memory. */
 enum { SPARSE_BYTES = 1 << 28 };
 void operand_open(operand *o, tc_context *ctx, placement place, contents fill, rng *r);

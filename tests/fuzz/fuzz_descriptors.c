@@ -11,7 +11,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-enum { BUFFERS = 5, PAGE = 4096, SLOT = 4 };
+enum { BUFFERS = 5, PAGE = 16384, SLOT = 4 };
 
 typedef struct memory {
   tc_context *ctx;
@@ -19,16 +19,25 @@ typedef struct memory {
   tc_buffer *buffers[BUFFERS];
 } memory;
 
+static memory the_memory;
+
+/* A backend may count what is alive at the end. */
+static void close_memory(void) {
+  for (int i = 0; i < BUFFERS; i++) tc_buffer_free(the_memory.ctx, the_memory.buffers[i]);
+  tc_shutdown(the_memory.ctx);
+}
+
 static memory *open_memory(void) {
-  static memory m;
-  if (m.ctx) return &m;
-  m.ctx = open_context();
-  m.desc = guarded_open(PAGE, AT_END);
+  memory *m = &the_memory;
+  if (m->ctx) return m;
+  m->ctx = open_context();
+  atexit(close_memory);
+  m->desc = guarded_open(PAGE, AT_END);
   for (int i = 0; i < BUFFERS; i++) {
-    m.pages[i] = guarded_open(PAGE, i % 2 ? AT_START : AT_END);
-    if (tc_buffer_wrap(m.ctx, m.pages[i].data, PAGE, &m.buffers[i]) != TC_OK) abort();
+    m->pages[i] = guarded_open(PAGE, i % 2 ? AT_START : AT_END);
+    if (tc_buffer_wrap(m->ctx, m->pages[i].data, PAGE, &m->buffers[i]) != TC_OK) abort();
   }
-  return &m;
+  return m;
 }
 
 /* ---- Reading the input ---- */
@@ -55,9 +64,9 @@ static int64_t next_value(reader *in) {
                                   (int64_t)1 << 62,
                                   (int64_t)1 << 61,
                                   INT64_MAX - 1,
-                                  2048,
-                                  4096,
-                                  2047,
+                                  PAGE / 2,
+                                  PAGE,
+                                  PAGE / 2 - 1,
                                   INT64_MAX / 2,
                                   ((int64_t)1 << 33),
                                   0x3f800000,

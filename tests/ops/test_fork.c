@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * fork: the child goes on using the parent's CPU contexts, whatever the parent's threads were doing; the parent goes on as before.
+ * fork: the child goes on using the parent's CPU contexts, whatever the parent's threads were doing; on a GPU it gets an error, and
+ * can use the CPU. The parent goes on as before.
  */
 #include "common/check.h"
 #include "common/context.h"
@@ -49,17 +50,40 @@ static bool child_can_start_threads(void) {
 
 /* ---- Children ---- */
 
-/* In a child: the call gives the same bytes. Ends the child; an alarm ends one that hangs. */
-_Noreturn static void child(problem *p, tc_context *ctx, const uint8_t *want) {
-  alarm(CHILD_SECONDS);
+/* The call gives the same bytes. */
+static bool cpu_child(problem *p, tc_context *ctx, const uint8_t *want) {
   bool right = problem_call(p, ctx) == TC_OK;
   right = right && memcmp(problem_output(p)->memory.data, want, problem_output(p)->memory.bytes) == 0;
   tc_context *fresh = NULL; /* a context of the child's own */
   right = right && tc_init(&fresh) == TC_OK && tc_shutdown(fresh) == TC_OK;
   int64_t threads = 0;
   right = right && tc_context_get_threads(ctx, &threads) == TC_OK && tc_context_set_threads(ctx, threads + 1) == TC_OK;
-  right = right && problem_call(p, ctx) == TC_OK;
-  _exit(right ? 0 : 1);
+  return right && problem_call(p, ctx) == TC_OK;
+}
+
+static bool refused(tc_status_t status) { return status == TC_ERROR_DEVICE && strstr(tc_last_error(), "forked"); }
+
+/* Every call that needs the GPU answers with an error, those that free do nothing, and the CPU works. */
+static bool gpu_child(problem *p, tc_context *ctx, const uint8_t *want) {
+  tc_context *fresh = NULL;
+  tc_buffer *buf = NULL;
+  (void)want;
+  bool right = refused(problem_call(p, ctx)) && refused(tc_init(&fresh)) && !fresh;
+  right = right && refused(tc_buffer_alloc(ctx, 8, &buf)) && refused(tc_buffer_wrap(ctx, NULL, 0, &buf)) && !buf;
+  right = right && refused(tc_batch_begin(ctx)) && tc_batch_end(ctx) == TC_ERROR_STATE && tc_context_trim(ctx) == TC_OK;
+  right = right && tc_init_backend(TC_BACKEND_CPU, &fresh) == TC_OK;
+  problem other = busy_problem();
+  if (right) problem_open(&other, fresh);
+  right = right && problem_call(&other, fresh) == TC_OK;
+  if (right) problem_close(&other, fresh);
+  problem_close(p, ctx);
+  return right && tc_shutdown(fresh) == TC_OK && tc_shutdown(ctx) == TC_OK;
+}
+
+/* Ends the child; an alarm ends one that hangs. */
+_Noreturn static void child(problem *p, tc_context *ctx, const uint8_t *want) {
+  alarm(CHILD_SECONDS);
+  _exit((on_metal(ctx) ? gpu_child : cpu_child)(p, ctx, want) ? 0 : 1);
 }
 
 static pid_t fork_child(problem *p, tc_context *ctx, const uint8_t *want) {

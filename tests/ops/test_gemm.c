@@ -304,6 +304,7 @@ static void shared_inputs(void) {
   guarded_protect(&g.B.memory, true);
   memcpy(g.B.memory.data, g.A.memory.data, g.A.memory.bytes);
   g.B.buffer = g.A.buffer;
+  g.B.shift = g.A.shift;
   CHECK_OK(gemm_call(&g, ctx));
   expected *want = gemm_reference(&g);
   check_output(&g.C, want, g.before, RULE_RANDOM, NULL);
@@ -315,11 +316,12 @@ static void shared_inputs(void) {
   gemm_close(&g, ctx);
 }
 
-/* Rows so far apart, or an offset so large, that elements lie beyond 2^31 and bytes beyond 2^32. Only touched pages take memory. */
+/* Rows so far apart, or an offset so large, that elements lie beyond 2^31 and bytes beyond 2^32. Only touched pages take memory. Two
+ * rows, since a GPU's buffers have a limit, of 9.7 GB at least. */
 static void far_elements(void) {
   static const int64_t far = ((int64_t)1 << 31) + 5;
   for (int which = 0; which < 6; which++) {
-    gemm_case g = gemm_make(3, 4, 5);
+    gemm_case g = gemm_make(2, 4, 2);
     tc_gemm_batched_desc *d = &g.desc;
     int64_t *const fields[] = {&d->lda, &d->ldb, &d->ldc, &d->a_offset, &d->b_offset, &d->c_offset};
     *fields[which] = far;

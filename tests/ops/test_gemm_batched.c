@@ -105,9 +105,9 @@ static void item_alone(void) {
     memcpy(&one, &g.desc, sizeof(one));
     one.struct_size = sizeof(one);
     for (int64_t item = 0; item < g.desc.batch; item++) {
-      one.a_offset = g.desc.a_offset + item * g.desc.stride_a;
-      one.b_offset = g.desc.b_offset + item * g.desc.stride_b;
-      one.c_offset = g.desc.c_offset + item * g.desc.stride_c;
+      one.a_offset = g.A.shift + g.desc.a_offset + item * g.desc.stride_a;
+      one.b_offset = g.B.shift + g.desc.b_offset + item * g.desc.stride_b;
+      one.c_offset = g.C.shift + g.desc.c_offset + item * g.desc.stride_c;
       CHECK_OK(tc_gemm(ctx, &one, g.A.buffer, g.B.buffer, g.C.buffer));
     }
     CHECK_BYTES(g.C.memory.data, together, g.C.memory.bytes);

@@ -35,6 +35,8 @@ static size_t large_problems(problem *list) {
 
 enum { LARGE_MAX = 32 };
 
+static bool gpu; /* the environment names a GPU: it takes the place of the ISAs */
+
 typedef void for_problem(problem *p, tc_context *ctx);
 
 /* The large problems, and random ones with any data, NaN payloads among them. */
@@ -69,6 +71,12 @@ static void check_threads(problem *p, tc_context *ctx) {
 }
 
 static void on_each_isa(int64_t random, for_problem *check) {
+  if (gpu) {
+    tc_context *ctx = open_context();
+    for_all(ctx, random, check);
+    close_context(ctx);
+    return;
+  }
   char names[ISAS_MAX][ISA_NAME_BYTES];
   size_t count = list_isas(names);
   for (size_t i = 0; i < count; i++) {
@@ -213,7 +221,9 @@ static void parts_alone(void) {
   }
 }
 
-static void isas(void) { for_all(NULL, 300, check_isas); }
+static void isas(void) {
+  if (!gpu) for_all(NULL, 300, check_isas);
+}
 
 int main(int argc, char **argv) {
   static const test tests[] = {{"thread_counts", thread_counts},
@@ -222,5 +232,8 @@ int main(int argc, char **argv) {
                                {"isas", isas},
                                {"parts_alone", parts_alone}};
   unsetenv("TC_CPU_ISA");
+  tc_context *ctx = open_context();
+  gpu = on_metal(ctx);
+  close_context(ctx);
   return run_tests("same_bits", tests, COUNT(tests), argc, argv);
 }

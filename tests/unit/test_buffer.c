@@ -11,6 +11,8 @@
 
 static tc_context *ctx;
 
+enum { PAGE = 16384 };
+
 static void *map(tc_buffer *buf) {
   void *data = NULL;
   CHECK_OK(tc_buffer_map(buf, &data));
@@ -25,7 +27,7 @@ static void alloc(void) {
     if (!CHECK_OK(tc_buffer_alloc(ctx, sizes[i], &buf))) continue;
     CHECK(tc_buffer_size(buf) == sizes[i]);
     uint8_t *data = map(buf);
-    CHECK_INT((int64_t)((uintptr_t)data % 64), 0);
+    CHECK_INT((int64_t)((uintptr_t)data % (on_metal(ctx) ? PAGE : 64)), 0);
     CHECK(map(buf) == data);
     size_t zeros = 0;
     for (size_t b = 0; b < sizes[i]; b++) zeros += data[b] == 0;
@@ -62,9 +64,11 @@ static void alloc_too_much(void) {
   }
 }
 
+/* Any memory on the CPU, whole pages on Metal. */
 static void wrap(void) {
-  static char memory[64];
-  for (size_t shift = 0; shift < 3; shift++) {
+  static _Alignas(PAGE) char memory[3 * PAGE];
+  for (size_t i = 0; i < 3; i++) {
+    size_t shift = i * wrap_unit(ctx);
     tc_buffer *buf = NULL;
     CHECK_OK(tc_buffer_wrap(ctx, memory + shift, sizeof(memory) - shift, &buf));
     CHECK(map(buf) == memory + shift);
@@ -72,6 +76,26 @@ static void wrap(void) {
     CHECK_OK(tc_buffer_free(ctx, buf));
   }
   memset(memory, 7, sizeof(memory)); /* still the caller's */
+}
+
+static void wrap_parts_of_pages(void) {
+  static _Alignas(PAGE) char memory[2 * PAGE];
+  static const size_t ranges[][2] = {{0, 1},     {0, PAGE - 1},        {0, PAGE + 1}, {1, PAGE},
+                                     {64, PAGE}, {PAGE - 1, PAGE + 1}, {4096, PAGE}};
+  for (size_t i = 0; i < COUNT(ranges); i++) {
+    note("%zu bytes from %zu on", ranges[i][1], ranges[i][0]);
+    tc_buffer *buf = (tc_buffer *)&ctx;
+    tc_status_t status = tc_buffer_wrap(ctx, memory + ranges[i][0], ranges[i][1], &buf);
+    CHECK_INT(status, on_metal(ctx) ? TC_ERROR_ALIGNMENT : TC_OK);
+    CHECK_OK(tc_buffer_free(ctx, buf));
+    if (status == TC_OK) continue;
+    char bytes[32];
+    snprintf(bytes, sizeof(bytes), "%zu", ranges[i][1]);
+    CHECK(buf == NULL);
+    CHECK_CONTAINS(tc_last_error(), "tc_buffer_wrap");
+    CHECK_CONTAINS(tc_last_error(), bytes);
+    CHECK_CONTAINS(tc_last_error(), "16384");
+  }
 }
 
 static void wrap_nothing(void) {
@@ -141,6 +165,7 @@ int main(int argc, char **argv) {
                                {"alloc_nothing", alloc_nothing},
                                {"alloc_too_much", alloc_too_much},
                                {"wrap", wrap},
+                               {"wrap_parts_of_pages", wrap_parts_of_pages},
                                {"wrap_nothing", wrap_nothing},
                                {"wrap_errors", wrap_errors},
                                {"pointer_errors", pointer_errors},

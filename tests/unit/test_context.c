@@ -123,23 +123,37 @@ static void threads(void) {
   close_context(ctx);
 }
 
+static void check_gpu_info(const tc_device_info *info) {
+  CHECK_STRING(info->isa, "");
+  CHECK_STRING(info->isas, "");
+  CHECK_CONTAINS(info->isa_reason, "kernels");
+  CHECK_CONTAINS(info->isa_reason, "probe");
+  CHECK(strncmp(info->kernel, "tc_gemm", 7) == 0);
+}
+
+static void check_cpu_info(const tc_device_info *info) {
+  CHECK_CONTAINS(info->isas, info->isa);
+  CHECK_CONTAINS(info->isas, "generic");
+  CHECK(strncmp(info->isas, "generic", 7) == 0); /* rising */
+  CHECK(info->isa[0] && strstr(info->kernel, info->isa) != NULL);
+  const char *isa = getenv("TC_CPU_ISA");
+  if (isa) {
+    CHECK_STRING(info->isa, isa);
+    CHECK_CONTAINS(info->isa_reason, "TC_CPU_ISA");
+  }
+}
+
 static void device_info(void) {
   tc_context *ctx = open_context();
   tc_device_info info = TC_DEVICE_INFO_INIT;
   CHECK_OK(tc_device_info_get(ctx, &info));
   CHECK(info.struct_size == sizeof(info));
-  CHECK_INT(info.backend, TC_BACKEND_CPU);
   CHECK_INT(info.reserved, 0);
-  CHECK(info.device[0] && info.isa[0] && info.isa_reason[0] && info.kernel[0]);
-  CHECK_CONTAINS(info.isas, info.isa);
-  CHECK_CONTAINS(info.isas, "generic");
-  CHECK(strncmp(info.isas, "generic", 7) == 0); /* rising */
-  CHECK(strstr(info.kernel, info.isa) != NULL);
-  const char *isa = getenv("TC_CPU_ISA");
-  if (isa) {
-    CHECK_STRING(info.isa, isa);
-    CHECK_CONTAINS(info.isa_reason, "TC_CPU_ISA");
-  }
+  CHECK(info.device[0] && info.isa_reason[0] && info.kernel[0]);
+  const char *backend = getenv("TC_BACKEND");
+  if (backend) CHECK_INT(info.backend, strcmp(backend, "metal") == 0 ? TC_BACKEND_METAL : TC_BACKEND_CPU);
+  if (info.backend == TC_BACKEND_METAL) check_gpu_info(&info);
+  if (info.backend == TC_BACKEND_CPU) check_cpu_info(&info);
   CHECK_STATUS(tc_device_info_get(NULL, &info), TC_ERROR_ARGUMENT);
   CHECK_STRING(tc_last_error(), "tc_device_info_get: ctx is NULL");
   CHECK_STATUS(tc_device_info_get(ctx, NULL), TC_ERROR_ARGUMENT);
