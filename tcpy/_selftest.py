@@ -153,7 +153,8 @@ def selftest() -> bool:
     results: list[Result] = []
     for context in contexts():
         info = context.info()
-        print(f"{info['backend']} {info['isa']}: {info['kernel']}, {info['threads']} threads\n{_HEADER}")
+        name = f"{info['backend']} {info['isa']}".rstrip()
+        print(f"{name}: {info['kernel']}, {info['threads']} threads\n{_HEADER}")
         for result in check_all(context):
             print(result if result.passed else f"{result}  WRONG")
             results.append(result)

@@ -101,7 +101,7 @@ class Buffer:
         Parameters
         ----------
         source : array or bytes-like
-            C-contiguous. It is kept alive. Read-only memory gives read-only views.
+            C-contiguous. It is kept alive. Read-only memory gives read-only views. A GPU takes whole pages only.
         context : Context, optional
             The default context if left out.
 
@@ -112,7 +112,7 @@ class Buffer:
         Raises
         ------
         ValueError
-            If the memory isn't C-contiguous.
+            If the memory isn't C-contiguous; on a GPU also if it isn't whole pages (of 16384 bytes on Metal).
         TypeError
             If `source` exports no memory, or Python objects, or is a masked array.
 
@@ -120,7 +120,7 @@ class Buffer:
         --------
         >>> import numpy as np, tcpy
         >>> x = np.zeros(4, np.float16)
-        >>> tcpy.Buffer.wrap(x).numpy(np.float16)[2] = 7
+        >>> tcpy.Buffer.wrap(x, tcpy.Context("cpu")).numpy(np.float16)[2] = 7
         >>> x
         array([0., 0., 7., 0.], dtype=float16)
         """

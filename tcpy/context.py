@@ -18,7 +18,7 @@ __all__ = ["Context", "ContextInfo", "default_context"]
 
 
 # What a running call holds on to: the library buffer made for it, if any, and the object whose memory it uses.
-Operand: TypeAlias = tuple[int | None, object]
+Held: TypeAlias = tuple[int | None, object]
 
 
 def at_end(owner: object, function: Callable[..., object], *arguments: object) -> weakref.finalize[..., object]:
@@ -79,7 +79,7 @@ class Context:
     # What __init__ hasn't got to yet: a context that can't be made is a closed one.
     _handle: int | None = None
     _close: weakref.finalize[..., object] | None = None
-    _batch: list[Operand] | None = None
+    _batch: list[Held] | None = None
 
     def __init__(self, backend: str = "auto", *, threads: int | None = None) -> None:
         names = [known.name.lower() for known in Backend]
@@ -190,7 +190,7 @@ class Context:
         array([[2.]], dtype=float16)
         """
         lib.tc_batch_begin(self._handle)
-        held: list[Operand] = []
+        held: list[Held] = []
         self._batch = held
         try:
             yield self
@@ -201,6 +201,12 @@ class Context:
                 self._batch = None
                 self._free(held)
 
+    def _settle(self) -> None:
+        """Inside a batch: wait for the calls so far, whose results are there then. The batch goes on."""
+        if self._batch is not None:
+            lib.tc_batch_end(self._handle)
+            lib.tc_batch_begin(self._handle)
+
     def _wrap(self, address: int, nbytes: int) -> int:
         """A library buffer over memory that the caller keeps alive until `_release`."""
         buffer = c_void_p()
@@ -208,7 +214,7 @@ class Context:
         assert buffer.value is not None
         return buffer.value
 
-    def _release(self, operands: list[Operand]) -> None:
+    def _release(self, operands: list[Held]) -> None:
         """Let go of a call's operands; inside a batch, when it ends."""
         batch = self._batch
         if batch is None:
@@ -220,7 +226,7 @@ class Context:
         if self._batch is not batch:  # another thread ended it meanwhile, and may have looked before
             self._free(batch)
 
-    def _free(self, operands: list[Operand]) -> None:
+    def _free(self, operands: list[Held]) -> None:
         """Take each one out and free it. Two threads may do so at once: a lock could be held over a fork."""
         with suppress(IndexError):
             while True:

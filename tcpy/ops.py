@@ -30,8 +30,9 @@ from ._arguments import (
     writable,
 )
 from ._load import lib
-from .buffer import Buffer, memory_of
-from .context import Context, Operand, chosen
+from ._staging import Operand, Operands
+from .buffer import Buffer
+from .context import Context, Held, chosen
 
 __all__ = [
     "conv2d_backward_input",
@@ -51,28 +52,15 @@ _F16 = int(Dtype.F16)
 _DTYPES = {F16: _F16, F32: int(Dtype.F32)}
 
 
-# An array, and how many bytes from its start on a call may touch.
-Extent: TypeAlias = tuple[Array | None, int]
-
-
-def _call(function: Any, context: Context, desc: Any, *operands: Extent) -> None:
-    """Call the library, with buffers over the operands' memory."""
-    held: list[Operand] = []
+def _call(function: Any, context: Context, desc: Any, *operands: Operand) -> None:
+    """Call the library, with buffers over the operands' memory or copies of it."""
+    held: list[Held] = []
     try:
-        handles = [None if array is None else _handle(context, array, nbytes, held) for array, nbytes in operands]
-        function(context._handle, byref(desc), *handles)
+        buffers = Operands(context, operands, held)
+        function(context._handle, byref(desc), *buffers.handles)
+        buffers.finish()
     finally:
         context._release(held)
-
-
-def _handle(context: Context, array: Array, nbytes: int, held: list[Operand]) -> int | None:
-    memory = memory_of(array)
-    if memory is not None and memory.context is context:
-        held.append((None, memory))
-        return memory.handle
-    buffer = context._wrap(address_of(array), nbytes)
-    held.append((buffer, array))
-    return buffer
 
 
 # ---- Convolution -----------------------------------------------------------------------------------------------------
@@ -200,22 +188,32 @@ def _output(out: Array | None, shape: tuple[int, ...], dtype: np.dtype[Any] = F1
     return new_array("the result", shape, dtype) if out is None else writable("out", out, (dtype,), shape)
 
 
-def _scratch(name: str, scratch: Scratch) -> Extent:
+def _scratch(name: str, scratch: Scratch) -> Operand:
     """Scratch is bytes: a Buffer, or an array of any dtype."""
     if scratch is None:
-        return None, 0
+        return Operand(name, None, 0)
     array = scratch.numpy() if isinstance(scratch, Buffer) else scratch
     if not isinstance(array, np.ndarray) or array.dtype.hasobject:
         raise type_error(f"{name} is {shown(array)}, a Buffer or an array of numbers is needed")
     array = writable(name, array, (array.dtype,), array.shape)
-    return array, array.nbytes
+    return Operand(name, array, array.nbytes, "scratch")
 
 
-def _dense(name: str, array: Array | None) -> Extent:
+def _copied(context: Context, name: str, array: Array) -> Array:
+    """A contiguous copy, with what the calls of a batch still have to write."""
+    context._settle()
+    return copy_of(name, array)
+
+
+def _dense(context: Context, name: str, array: Array | None) -> Operand:
     """The array itself if it is C-contiguous, else a copy."""
     if array is None:
-        return None, 0
-    return (array if array.flags.c_contiguous else copy_of(name, array)), array.nbytes
+        return Operand(name, None, 0)
+    return Operand(name, array if array.flags.c_contiguous else _copied(context, name, array), array.nbytes)
+
+
+def _result(array: Array) -> Operand:
+    return Operand("out", array, array.nbytes, "output")
 
 
 def conv2d_forward(
@@ -283,9 +281,9 @@ def conv2d_forward(
         bias = array_of("bias", bias, (1,))
         expect_shape("bias", bias, weight.shape[:1], "one for each output channel")
     y = _output(out, conv.y)
-    inputs = _dense("x", x), _dense("weight", weight), _dense("bias", bias)
-    scratch = _scratch("scratch_col", scratch_col)
-    _call(lib.tc_conv2d_forward_desc, chosen(context), conv.desc, *inputs, (y, y.nbytes), scratch)
+    context, scratch = chosen(context), _scratch("scratch_col", scratch_col)
+    inputs = _dense(context, "x", x), _dense(context, "weight", weight), _dense(context, "bias", bias)
+    _call(lib.tc_conv2d_forward_desc, context, conv.desc, *inputs, _result(y), scratch)
     return y
 
 
@@ -345,9 +343,10 @@ def conv2d_backward_input(
     conv = _conv(x_shape, weight.shape, stride, padding, groups)
     expect_shape("dy", dy, conv.y, "the convolution's output")
     dx = _output(out, conv.x)
-    inputs = _dense("dy", dy), _dense("weight", weight)
     scratch = _scratch("scratch_col", scratch_col), _scratch("scratch_dx", scratch_dx)
-    _call(lib.tc_conv2d_backward_input_desc, chosen(context), conv.desc, *inputs, (dx, dx.nbytes), *scratch)
+    context = chosen(context)
+    inputs = _dense(context, "dy", dy), _dense(context, "weight", weight)
+    _call(lib.tc_conv2d_backward_input_desc, context, conv.desc, *inputs, _result(dx), *scratch)
     return dx
 
 
@@ -412,8 +411,9 @@ def conv2d_backward_weight(
     expect_shape("dy", dy, conv.y, "the convolution's output")
     dw = _output(out, conv.weight, _result_dtype(dtype, out=out))
     conv.desc.w_dtype = _DTYPES[dw.dtype]
-    inputs, scratch = (_dense("x", x), _dense("dy", dy)), _scratch("scratch_col", scratch_col)
-    _call(lib.tc_conv2d_backward_weight_desc, chosen(context), conv.desc, *inputs, (dw, dw.nbytes), scratch)
+    context, scratch = chosen(context), _scratch("scratch_col", scratch_col)
+    inputs = _dense(context, "x", x), _dense(context, "dy", dy)
+    _call(lib.tc_conv2d_backward_weight_desc, context, conv.desc, *inputs, _result(dw), scratch)
     return dw
 
 
@@ -439,9 +439,8 @@ class _Matrix(NamedTuple):
     ld: int
     stride: int  # elements from one matrix of the stack to the next; 0: one for all
 
-    @property
-    def extent(self) -> Extent:
-        return self.array, self.nbytes
+    def operand(self, name: str) -> Operand:
+        return Operand(name, self.array, self.nbytes)
 
 
 def _leading_dimension(rows: int, cols: int, row_step: int, col_step: int) -> int:
@@ -453,7 +452,7 @@ def _leading_dimension(rows: int, cols: int, row_step: int, col_step: int) -> in
     return row_step if row_step >= cols else 0
 
 
-def _matrix(name: str, array: Array) -> _Matrix:
+def _matrix(context: Context, name: str, array: Array) -> _Matrix:
     """Take the memory as it is wherever strides allow, else a copy."""
     if not array.size:
         return _Matrix(array, 0, False, 0, 0)
@@ -470,7 +469,7 @@ def _matrix(name: str, array: Array) -> _Matrix:
             last = (stack[0] - 1) * stride if stack else 0
             elements = last + (stored_rows - 1) * ld + stored_cols
             return _Matrix(array, elements * array.itemsize, not plain, ld, stride)
-    return _matrix(name, copy_of(name, array))
+    return _matrix(context, name, _copied(context, name, array))
 
 
 def gemm(
@@ -534,15 +533,15 @@ def gemm(
     a, b = array_of("a", a, (2, 3)), array_of("b", b, (2, 3))
     context, alpha, beta = chosen(context), real("alpha", alpha), real("beta", beta)
     ta, tb = flag("transpose_a", transpose_a), flag("transpose_b", transpose_b)
-    left, right = _matrix("a", a), _matrix("b", b)
+    left, right = _matrix(context, "a", a), _matrix(context, "b", b)
     (m, k), (kb, n) = a.shape[-2:][:: -1 if ta else 1], b.shape[-2:][:: -1 if tb else 1]
     if k != kb:
         raise shape_error(f"op(a) is {m}x{k} and op(b) {kb}x{n}: the inner sizes must be equal")
     stack = _stack(a, b)
-    result, target = _target((*stack, m, n), c, out, dtype, beta)
+    result, target = _target(context, (*stack, m, n), c, out, dtype, beta)
     sizes = (m, n, k, ta ^ left.transposed, tb ^ right.transposed, alpha, beta, left.ld, right.ld, 0)
     dtypes = (_F16, _F16, _DTYPES[target.dtype])
-    operands = left.extent, right.extent, (target, target.nbytes)
+    operands = left.operand("a"), right.operand("b"), _result(target)
     if stack:
         strides = (*stack, left.stride, right.stride, m * n)
         desc = GemmBatchedDesc(sizeof(GemmBatchedDesc), *sizes, *dtypes, 0, 0, 0, 0, *strides)
@@ -550,6 +549,7 @@ def gemm(
     else:
         _call(lib.tc_gemm, context, GemmDesc(sizeof(GemmDesc), *sizes, *dtypes), *operands)
     if result is not target:
+        context._settle()
         result[...] = target
     return result
 
@@ -564,7 +564,9 @@ def _stack(a: Array, b: Array) -> tuple[int, ...]:
     return tuple(batches)
 
 
-def _target(shape: tuple[int, ...], c: Any, out: Any, dtype: DTypeLike | None, beta: float) -> tuple[Array, Array]:
+def _target(
+    context: Context, shape: tuple[int, ...], c: Any, out: Any, dtype: DTypeLike | None, beta: float
+) -> tuple[Array, Array]:
     """The array to return, and the one to compute in, which starts as c: another one only where c and out are two."""
     if c is None and beta != 0:
         raise shape_error(f"beta is {beta}: it needs c")
@@ -577,5 +579,5 @@ def _target(shape: tuple[int, ...], c: Any, out: Any, dtype: DTypeLike | None, b
     if c is None or c is out or beta == 0:
         result = new_array("the result", shape, wanted) if out is None else out
         return result, result
-    target = copy_of("c", c)
+    target = _copied(context, "c", c)
     return (target if out is None else out), target

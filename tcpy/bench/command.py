@@ -194,6 +194,8 @@ def run(
     about = {"format": 1, "suite": suite, "batch": batch or chosen.batch, **asdict(settings)}
     about["freed_memory_kept"] = keep_freed_memory()
     with _isa(isa), Context(threads=threads) as context:
+        if isa and isa not in context.info()["isas"]:
+            _refuse(f"--isa {isa} is for the CPU, and this is the {context.info()['backend']} backend")
         about |= _machine(context)
         found, absent = load_peers(peers, context.threads)
         bench = Bench(context, found, choose(context), settings, with_ways=suite == "overhead")

@@ -13,7 +13,7 @@ from .._abi import GemmDesc, Status
 from ..buffer import Buffer, empty
 from ..context import Context
 from ..errors import tc_error
-from .problems import Call, Operands, our_call
+from .problems import Array, Call, Operands, our_call
 from .suites import RESULT, Case, Conv
 
 Way: TypeAlias = Callable[[Case, str, Operands], Call]
@@ -44,10 +44,16 @@ _FUNCTIONS: dict[str, tuple[str, tuple[str | None, ...]]] = {
 }
 
 
+def _buffer(context: Context, array: Array) -> Buffer:
+    buffer = Buffer(array.nbytes, context)
+    buffer.numpy(array.dtype, array.shape)[...] = array
+    return buffer
+
+
 def _arguments(context: Context, case: Case, op: str, data: Operands) -> list[Any]:
     """What the C function takes. They keep the buffers alive: byref holds the descriptor, and that the buffers."""
     desc, order = _descriptor(case), _FUNCTIONS[op][1]
-    desc.buffers = {name: Buffer.wrap(array, context) for name, array in data.items()}
+    desc.buffers = {name: _buffer(context, array) for name, array in data.items()}
     handles = [ctypes.c_void_p(desc.buffers[name]._live.handle if name else None) for name in order]
     return [ctypes.c_void_p(context._handle), byref(desc), *handles]
 

@@ -54,7 +54,7 @@ def test_views(context: tcpy.Context, name: str) -> None:
     a, b = halves(rng, 9, 23), halves(rng, 23, 14)
     va, vb = view_of(a), view_of(b)
     for view in (va, vb):
-        matrix = ops._matrix("a", view)
+        matrix = ops._matrix(context, "a", view)
         assert np.shares_memory(matrix.array, view) == passed_through
         steps = sum((n - 1) * step for n, step in zip(matrix.array.shape, matrix.array.strides, strict=True))
         assert matrix.nbytes == steps + 2  # to the last byte touched, and no further
@@ -119,7 +119,7 @@ def test_views_of_stacks(context: tcpy.Context) -> None:
     for view in views:
         np.testing.assert_array_equal(tcpy.gemm(view(a), view(b), context=context), exact)
     same = np.broadcast_to(a[:1], a.shape)
-    assert ops._matrix("a", same).stride == 0
+    assert ops._matrix(context, "a", same).stride == 0
     np.testing.assert_array_equal(tcpy.gemm(same, b, context=context), tcpy.gemm(a[0], b, context=context))
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from subprocess import CompletedProcess
 
 import pytest
+from conftest import not_simulated
 
 from tcpy import _load
 
@@ -23,6 +24,7 @@ def last_error(done: CompletedProcess[str]) -> str:
     return done.stderr[done.stderr.rindex("\nImportError: ") + 1 :]
 
 
+@not_simulated
 def test_the_environment_names_the_library(python: Python, tmp_path: Path) -> None:
     copy = shutil.copy(_load.path, tmp_path / "another name.so")
     assert python("-c", PATH, TC_LIBRARY=str(copy)).stdout == f"{copy}\n"
