@@ -14,7 +14,6 @@ from ._arguments import (
     F16,
     F32,
     Array,
-    address_of,
     array_of,
     copy_of,
     dtype_of,

@@ -4,6 +4,7 @@
 import os
 import shutil
 import subprocess
+import sys
 import sysconfig
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+MACOS = sys.platform == "darwin"
 ROOT = Path(__file__).resolve().parents[2]
 CONSUMER = Path(__file__).parent / "consumer"
 EXAMPLES = ROOT / "examples"
@@ -47,7 +49,7 @@ class Installation:
 
     @property
     def shared(self) -> Path:
-        return next(self.prefix.rglob("libtc.so"))
+        return next(self.prefix.rglob("libtc.dylib" if MACOS else "libtc.so"))
 
     @property
     def static(self) -> Path:
