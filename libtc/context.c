@@ -168,8 +168,9 @@ void tc_trace(const tc_context *ctx, double start, double flops, const char *for
   va_end(args);
   /* Decimals by hand: printf would take the decimal point from the locale. */
   const long long ms = (long long)(seconds * 1e7), gflops = seconds > 0 ? (long long)(flops / seconds * 1e-7) : 0;
-  fprintf(stderr, "tc: %s,%s,backend=%s,kernel=%s,threads=%lld,ms=%lld.%04lld,gflops=%lld.%02lld\n", tc_function(), sizes,
-          ctx->backend->name, kernel, (long long)info.threads, ms / 10000, ms % 10000, gflops / 100, gflops % 100);
+  fprintf(stderr, "tc: %s,%s,backend=%s,kernel=%s,threads=%lld,workspace=%zu,ms=%lld.%04lld,gflops=%lld.%02lld\n", tc_function(),
+          sizes, ctx->backend->name, kernel, (long long)info.threads, tc_workspace_counted(), ms / 10000, ms % 10000, gflops / 100,
+          gflops % 100);
 }
 
 /* ---- Properties ---- */

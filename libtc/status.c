@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 static _Thread_local const char *function = "libtc";
+static _Thread_local size_t workspace;
 static _Thread_local char sentence[512];
 
 int32_t tc_api_version(void) { return TC_API_VERSION; }
@@ -37,7 +38,14 @@ const char *tc_status_string(tc_status_t status) {
 
 const char *tc_last_error(void) { return sentence; }
 
-void tc_function_set(const char *name) { function = name; }
+void tc_function_set(const char *name) {
+  function = name;
+  workspace = 0;
+}
+
+void tc_workspace_count(size_t bytes) { workspace += bytes; }
+
+size_t tc_workspace_counted(void) { return workspace; }
 
 const char *tc_function(void) { return function; }
 

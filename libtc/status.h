@@ -8,6 +8,10 @@
 void tc_function_set(const char *name);
 const char *tc_function(void);
 
+/* Bytes of workspace that the function has taken so far, for TC_VERBOSE; tc_function_set begins anew. */
+void tc_workspace_count(size_t bytes);
+size_t tc_workspace_counted(void);
+
 /* Records "function: sentence" for tc_last_error() and returns status. */
 __attribute__((format(printf, 2, 3))) tc_status_t tc_fail(tc_status_t status, const char *format, ...);
 

@@ -177,6 +177,7 @@ static void verbose(void) {
     CHECK_CONTAINS(line, "tc_gemm");
     CHECK_CONTAINS(line, "M=3");
     CHECK_CONTAINS(line, backend);
+    CHECK_CONTAINS(line, "workspace=");
   }
   CHECK_INT(lines, 2);
 }
