@@ -40,7 +40,7 @@ typedef uint64_t tc_u64;
 #define TC_TILES(TILE)   \
   TILE(64, 64, 16, 2, 2) \
   TILE(32, 64, 16, 1, 2) \
-  TILE(32, 32, 16, 2, 2) \
+  TILE(32, 32, 32, 2, 2) \
   TILE(8, 64, 32, 1, 4)  \
   TILE(64, 8, 32, 4, 1)
 

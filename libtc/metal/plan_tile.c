@@ -25,15 +25,16 @@ static const struct rule {
   int first_family;
   int sizes;
   uint64_t largest_M, largest_N;
-  bool along_k;       /* for GEMM with both operands along K only */
-  int fewer_per_core; /* where 64x64 tiles would be fewer than so many for each core */
+  bool along_k;          /* for GEMM with both operands along K only */
+  double fewer_per_core; /* where 64x64 tiles would be fewer than so many for each core */
   const char *tile;
 } rules[] = {
-    {0, ANY, 8, 0, false, 0, "8x64"},   /* a vector, or a few channels: the matrix is read once, by whole lines */
-    {0, ANY, 0, 8, false, 0, "64x8"},   /* */
-    {0, ANY, 32, 0, false, 0, "32x64"}, /* */
-    {0, ANY, 0, 0, false, 6, "32x32"},  /* fewer could not hide the memory's latency */
-    {0, SMALL, 0, 0, true, 0, "64x32"}, /* its blocks are 32 along K, so that each row is read 64 bytes at a time */
+    {0, ANY, 8, 0, false, 0, "8x64"},    /* a vector, or a few channels: the matrix is read once, by whole lines */
+    {0, ANY, 0, 8, false, 0, "64x8"},    /* */
+    {0, ANY, 32, 0, false, 0, "32x64"},  /* */
+    {0, ANY, 0, 0, false, 2.5, "32x32"}, /* fewer could not hide the memory's latency */
+    {0, ANY, 0, 0, false, 3, "32x64"},   /* would leave cores without work at the end */
+    {0, SMALL, 0, 0, true, 0, "64x32"},  /* its blocks are 32 along K, so that each row is read 64 bytes at a time */
     {0, ANY, 0, 0, false, 0, "64x64"},
 };
 
@@ -64,8 +65,8 @@ const tc_plan_tile *tc_plan_tile_choose(const tc_plan_device *device, const tc_p
 /* ---- Parts of K ---- */
 
 enum {
-  BUSY_PER_CORE = 4,          /* threadgroups that keep a core busy */
-  LONG_THREADGROUPS = 512,    /* that keep any device busy */
+  BUSY_PER_CORE = 3,          /* threadgroups that keep a core busy */
+  LONG_THREADGROUPS = 256,    /* that keep any device busy */
   PARTIALS_BYTES = 256 << 20, /* that parts may take without need */
 };
 

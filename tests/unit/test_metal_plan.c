@@ -353,10 +353,11 @@ static void tiles(void) {
     int32_t transpose_b;
     const char *kernel;
   } rows[] = {
-      {"Apple M1", 1024, 1024, 1024, 0, "tc_gemm_nn_64x64"},   {"Apple M1", 1024, 1024, 1024, 1, "tc_gemm_nt_64x32"},
-      {"Apple M1 Max", 2048, 2048, 64, 1, "tc_gemm_nt_64x64"}, {"Apple M1", 128, 128, 64, 0, "tc_gemm_nn_32x32"},
-      {"Apple M1", 1, 4096, 4096, 0, "tc_gemm_nn_8x64"},       {"Apple M1", 4096, 1, 4096, 0, "tc_gemm_nn_64x8"},
-      {"Apple M1", 32, 4096, 64, 0, "tc_gemm_nn_32x64"},
+      {"Apple M1", 1024, 1024, 1024, 0, "tc_gemm_nn_64x64"},     {"Apple M1", 1024, 1024, 1024, 1, "tc_gemm_nt_64x32"},
+      {"Apple M1 Max", 2048, 2048, 64, 1, "tc_gemm_nt_64x64"},   {"Apple M1", 128, 128, 64, 0, "tc_gemm_nn_32x32"},
+      {"Apple M1", 1, 4096, 4096, 0, "tc_gemm_nn_8x64"},         {"Apple M1", 4096, 1, 4096, 0, "tc_gemm_nn_64x8"},
+      {"Apple M1", 32, 4096, 64, 0, "tc_gemm_nn_32x64"},         {"Apple M2 Ultra", 1024, 1024, 1024, 0, "tc_gemm_nn_64x64"},
+      {"Apple M2 Ultra", 512, 1568, 512, 0, "tc_gemm_nn_32x64"},
   };
   tc_plan plan = {0};
   for (size_t i = 0; i < COUNT(rows); i++) {

@@ -127,7 +127,8 @@ arguments compiler_options() {
     add({"-march=x86-64-v3"});
   if (s.kind == build::plain) add({"-O1"});
   if (s.kind == build::address)
-    add({"-O1", "-gline-tables-only", "-fno-omit-frame-pointer", "-fsanitize=address,undefined", "-fno-sanitize=function,vptr"});
+    add({"-O1", "-gline-tables-only", "-fno-omit-frame-pointer", "-fsanitize=address,undefined",
+         "-fsanitize-address-use-after-return=never", "-fno-sanitize=function,vptr"});
   if (s.kind == build::checked) {
     add({"-O1", "-gline-tables-only", "-fno-vectorize", "-fno-slp-vectorize", "-fsanitize=thread", "-mllvm",
          "-tsan-instrument-read-before-write=1"});

@@ -281,7 +281,6 @@ void begin_threadgroup(core &c, unsigned x, unsigned y, unsigned z) {
     c.group.threadgroups[a.index] = reinterpret_cast<face_word>(c.arena + offset);
   }
   for (unsigned i = 0; i < c.threads; i++) {
-    if (asan.unpoison) asan.unpoison(c.fibers[i]->stack + 4096, FACE_ABI_STACK - 4096);
     reset_fiber(c, *c.fibers[i], i);
     make_ready(c, c.fibers[i]);
   }
@@ -394,6 +393,12 @@ void run_grid(core &c) {
       for (unsigned x = 0; x < c.desc->threadgroups[0]; x++) run_threadgroup(c, x, y, z);
 }
 
+// Threads that were stopped have left their stacks as they were.
+void clean_stacks(core &c) {
+  if (!asan.unpoison) return;
+  for (fiber *f : c.fibers) asan.unpoison(f->stack + 4096, FACE_ABI_STACK - 4096);
+}
+
 // The floating-point environment of a GPU while it lives.
 struct environment {
   unsigned before = _mm_getcsr();
@@ -447,6 +452,7 @@ face_counters dispatch(const face_dispatch_desc &desc) {
     counted.multiply_accumulates = c->group.multiply_accumulates;
     counted.matrix_moves = c->group.matrix_moves;
   } catch (...) {
+    clean_stacks(*c);
     give_core(std::move(c));
     throw;
   }
