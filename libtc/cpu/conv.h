@@ -37,6 +37,15 @@ static inline const uint16_t *conv_image(const uint16_t *tensor, const conv2d *c
   return tensor + ((n * c->groups + group) * channels + channel) * pixels;
 }
 
+static inline bool axis_is_identity(const axis *a) { return a->kernel == 1 && a->stride == 1 && a->pad == 0; }
+
+/* A 1x1 convolution that sees every pixel once is one on images of a single row. */
+static inline void conv_flatten(conv2d *c) {
+  if (!axis_is_identity(&c->h) || !axis_is_identity(&c->w)) return;
+  c->w.size = c->w.out = c->pixels;
+  c->h.size = c->h.out = 1;
+}
+
 typedef struct range {
   int64_t first, end;
 } range;

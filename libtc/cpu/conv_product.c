@@ -13,15 +13,6 @@
 #include "cpu/product.h"
 #include "f16.h"
 
-static bool axis_is_identity(const axis *a) { return a->kernel == 1 && a->stride == 1 && a->pad == 0; }
-
-/* A 1x1 convolution that sees every pixel once is one on images of a single row, whose rows of col are longer. */
-static void flatten_pointwise(conv2d *c) {
-  if (!axis_is_identity(&c->h) || !axis_is_identity(&c->w)) return;
-  c->w.size = c->w.out = c->pixels;
-  c->h.size = c->h.out = 1;
-}
-
 /* ---- Sources ---- */
 
 /* Widens n elements that are stride apart. */
@@ -113,7 +104,7 @@ static void store_y(const void *self, int64_t group, int64_t o, int64_t j, int64
 
 tc_status_t conv_product_forward(tc_cpu *cpu, const conv2d *problem) {
   conv2d c = *problem;
-  flatten_pointwise(&c);
+  conv_flatten(&c);
   const tc_product product = {
       .items = c.groups,
       .M = c.out_channels,
@@ -143,7 +134,7 @@ static void store_dw_f32(const void *self, int64_t group, int64_t o, int64_t j, 
 
 tc_status_t conv_product_backward_weight(tc_cpu *cpu, const conv2d *problem) {
   conv2d c = *problem;
-  flatten_pointwise(&c);
+  conv_flatten(&c);
   const tc_product product = {
       .items = c.groups,
       .M = c.out_channels,

@@ -51,11 +51,12 @@ static int64_t block_channels(const taps_job *job, int64_t block) { return min(B
 static void add_terms(taps_job *job, phase *p, int64_t a, int64_t b, int64_t n) {
   while (n) {
     const int64_t part = min(n, TC_KC - p->terms % TC_KC);
-    tc_run *last = job->runs + p->first + p->runs - 1;
-    if (p->runs && !last->ends && last->a + last->n == a) {
+    tc_run *next = job->runs + p->first + p->runs, *last = p->runs ? next - 1 : NULL;
+    if (last && !last->ends && last->a + last->n == a) {
       last->n += part;
     } else {
-      *++last = (tc_run){a, b, part, false};
+      last = next;
+      *last = (tc_run){a, b, part, false};
       p->runs++;
     }
     p->terms += part;

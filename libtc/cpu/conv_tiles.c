@@ -25,6 +25,7 @@ enum {
   TILE_BYTES = 16 * 64,         /* of B */
   STEP_BYTES = 4 * TILE_BYTES,  /* of a panel: two hi tiles, two lo tiles */
   ROWS = TC_SPLIT_ROWS_MAX,
+  SEGMENT = 256,   /* pixels of a row that are computed at once, at most */
   PIXELS = 128,    /* of the result that wait to be stored */
   STAGED = 64,     /* pixels that are relaid at once */
   CHUNKS_MAX = 64, /* that the second level adds in fp32 */
@@ -46,7 +47,7 @@ typedef struct tiles_job {
   int64_t blocks, steps, panels;  /* of channels; of all phases; of a group's results */
   int64_t pixel, columns;         /* bytes of a pixel, and taps of a kernel row that a step takes */
   int64_t row_steps, block_steps; /* of a kernel row, and of a block of channels */
-  int64_t rows;                   /* of an A tile */
+  int64_t rows, segment;          /* of an A tile; pixels of a row that are computed at once */
   int64_t band;                   /* rows of the result that a task computes */
   /* Of a pass: */
   int64_t first_image, bundles, bundle;            /* bundle images stand side by side */
@@ -303,18 +304,24 @@ static void end_pair(worker *w, const phase *p, pair *pixels) {
   pixels->tiles = 0;
 }
 
-/* The tiles of one phase in rows first .. end-1 of the result, two at a time. */
-static void compute_phase(worker *w, const char *images, int64_t py, int64_t px, int64_t first, int64_t end, float *slots) {
+/* Part of a task's result that is stored at once: rows y .. y_end-1, columns x .. x_end-1. */
+typedef struct area {
+  int64_t y, y_end, x, x_end;
+} area;
+
+/* The tiles of one phase in an area, two at a time. */
+static void compute_phase(worker *w, const char *images, int64_t py, int64_t px, const area *r, float *slots) {
   const tiles_job *job = w->job;
-  const int64_t bundle = job->bundle, phases = job->w.phases, pixels = ceil_div(job->w.size - px, phases) * bundle;
-  const int64_t lda = bundle > 1 ? job->pixel : job->w.step * job->pixel;
+  const int64_t bundle = job->bundle, phases = job->w.phases, width = r->x_end - r->x;
+  const int64_t pixels = ceil_div(width - px, phases) * bundle, lda = bundle > 1 ? job->pixel : job->w.step * job->pixel;
   const phase *p = &job->phases[py * phases + px];
   pair at = {0};
-  for (int64_t y = first; y < end; y++) {
+  for (int64_t y = r->y; y < r->y_end; y++) {
     if (y % job->h.phases != py) continue;
+    const char *row = images + y / job->h.phases * job->h.step * job->row + r->x / phases * lda;
     for (int64_t x = 0; x < pixels; x += job->rows) {
-      at.a[at.tiles] = images + y / job->h.phases * job->h.step * job->row + x * lda;
-      at.out[at.tiles] = slots + ((y - first) * job->w.size * bundle + px + x * phases) * PANEL;
+      at.a[at.tiles] = row + x * lda;
+      at.out[at.tiles] = slots + ((y - r->y) * width * bundle + px + x * phases) * PANEL;
       at.pixels[at.tiles++] = min(job->rows, pixels - x);
       if (at.tiles == 2) end_pair(w, p, &at);
     }
@@ -322,25 +329,31 @@ static void compute_phase(worker *w, const char *images, int64_t py, int64_t px,
   end_pair(w, p, &at);
 }
 
-/* Slots of a few rows of pixels, at least one. */
-static int64_t slot_rows(const tiles_job *job) { return max(1, PIXELS / (job->w.size * job->bundle)); }
+static int64_t slot_floats(const tiles_job *job, int64_t bundle) { return max(PIXELS, job->segment * bundle) * PANEL; }
 
-static int64_t slot_floats(const tiles_job *job, int64_t bundle) { return max(PIXELS, job->w.size * bundle) * PANEL; }
+static void compute_area(worker *w, const char *images, uint16_t *dst, const area *r, float *slots) {
+  const tiles_job *job = w->job;
+  for (int64_t py = 0; py < job->h.phases; py++) {
+    for (int64_t px = 0; px < min(job->w.phases, r->x_end - r->x); px++) compute_phase(w, images, py, px, r, slots);
+  }
+  finish_sums(w);
+  finish_stores(w); /* of the area before */
+  w->slots = slots;
+  w->dst = dst + r->y * job->w.size + r->x;
+  w->pixels = (r->y_end - r->y) * (r->x_end - r->x) * job->bundle;
+  w->stored = 0;
+}
 
+/* Areas are whole rows or parts of one, so that their pixels follow each other. */
 static void compute_band(worker *w, const char *images, uint16_t *dst, int64_t first, int64_t end) {
   const tiles_job *job = w->job;
-  const int64_t rows = slot_rows(job);
-  for (int64_t y = first, turn = 0; y < end; y += rows, turn ^= 1) {
-    const int64_t stop = min(end, y + rows);
-    for (int64_t py = 0; py < job->h.phases; py++) {
-      for (int64_t px = 0; px < min(job->w.phases, job->w.size); px++) compute_phase(w, images, py, px, y, stop, w->buffers[turn]);
+  const int64_t width = job->w.size, rows = job->segment < width ? 1 : max(1, PIXELS / (width * job->bundle));
+  int turn = 0;
+  for (int64_t y = first; y < end; y += rows) {
+    for (int64_t x = 0; x < width; x += job->segment, turn ^= 1) {
+      const area r = {y, min(end, y + rows), x, min(width, x + job->segment)};
+      compute_area(w, images, dst, &r, w->buffers[turn]);
     }
-    finish_sums(w);
-    finish_stores(w); /* of the rows before */
-    w->slots = w->buffers[turn];
-    w->dst = dst + y * job->w.size;
-    w->pixels = (stop - y) * job->w.size * job->bundle;
-    w->stored = 0;
   }
   finish_stores(w);
 }
@@ -387,6 +400,8 @@ static void prepare(tiles_job *job) {
   job->steps = job->blocks * job->block_steps;
   job->panels = ceil_div(job->results, PANEL);
   const int64_t row_multiplies = job->w.size * min(job->results, PANEL) * job->terms * c->taps / (job->h.phases * job->w.phases);
+  job->segment = round_up(ceil_div(job->w.size, ceil_div(job->w.size, SEGMENT)), job->w.phases);
+  if (job->segment > job->w.size) job->segment = job->w.size;
   job->band = min(job->h.size, max(1, TASK_MULTIPLIES / (row_multiplies + 1)));
 }
 
@@ -398,7 +413,7 @@ static int64_t bundle_of(const tiles_job *job) {
 
 /* Rows of a tile that a row of pixels divides well into. */
 static int64_t tile_rows(const tiles_job *job, int64_t bundle) {
-  const int64_t pixels = ceil_div(job->w.size, job->w.phases) * bundle;
+  const int64_t pixels = ceil_div(job->segment, job->w.phases) * bundle;
   return ceil_div(pixels, ceil_div(pixels, ROWS));
 }
 
@@ -496,18 +511,31 @@ static tc_status_t run(tc_cpu *cpu, tiles_job *job, conv_driver *vector) {
   return status;
 }
 
-/* By the sizes of one image only. Rows of a few pixels leave tiles mostly empty. */
-enum { ROW_PIXELS_MIN = 4 };
+/* By the sizes of one image only. Rows of a few pixels leave tiles mostly empty; a relaid image takes so many bytes at most; strides are
+ * limited so that sizes can be computed. */
+enum { ROW_PIXELS_MIN = 4, STRIDE_MAX = 1024, FLAT_PIXELS_MAX = SEGMENT };
+static const double IMAGE_BYTES_MAX = 1 << 28;
 
-static bool suits(const conv2d *c, int64_t row, int64_t terms) {
-  return c->h.kernel <= AXIS_TAPS_MAX && c->w.kernel <= AXIS_TAPS_MAX && c->taps <= TAPS_MAX && row >= ROW_PIXELS_MIN &&
+static bool taps_are_few(const conv2d *c, int64_t terms) {
+  return c->h.kernel <= AXIS_TAPS_MAX && c->w.kernel <= AXIS_TAPS_MAX && c->taps <= TAPS_MAX &&
          terms <= CHUNKS_MAX * TC_SPLIT_KC / c->taps;
 }
 
-bool conv_tiles_suit_forward(const conv2d *c) { return suits(c, c->w.out, c->in_channels); }
+static bool fits(const conv2d *c, const tap_axis *h, const tap_axis *w, int64_t terms) {
+  const double bytes = 4.0 * (double)h->relaid * (double)w->relaid * (double)c->groups * (double)max(terms, BLOCK);
+  return bytes <= IMAGE_BYTES_MAX && w->size / w->phases >= ROW_PIXELS_MIN;
+}
+
+bool conv_tiles_suit_forward(const conv2d *c) {
+  if (!taps_are_few(c, c->in_channels) || c->h.stride > STRIDE_MAX || c->w.stride > STRIDE_MAX) return false;
+  const tap_axis h = forward_axis(&c->h), w = forward_axis(&c->w);
+  return fits(c, &h, &w, c->in_channels);
+}
 
 bool conv_tiles_suit_backward_input(const conv2d *c) {
-  return suits(c, c->w.size / c->w.stride, c->out_channels) && c->h.stride <= PHASES_MAX && c->w.stride <= PHASES_MAX;
+  if (!taps_are_few(c, c->out_channels) || c->h.stride > PHASES_MAX || c->w.stride > PHASES_MAX) return false;
+  const tap_axis h = backward_axis(&c->h), w = backward_axis(&c->w);
+  return fits(c, &h, &w, c->out_channels);
 }
 
 tc_status_t conv_tiles_forward(tc_cpu *cpu, const conv2d *c, conv_driver *vector) {
@@ -517,9 +545,12 @@ tc_status_t conv_tiles_forward(tc_cpu *cpu, const conv2d *c, conv_driver *vector
   return run(cpu, &job, vector);
 }
 
-tc_status_t conv_tiles_backward_input(tc_cpu *cpu, const conv2d *c, conv_driver *vector) {
-  tiles_job job = {.c = c, .src = c->dy, .dst = c->dx, .terms = c->out_channels, .results = c->in_channels, .backward = true};
-  job.h = backward_axis(&c->h);
-  job.w = backward_axis(&c->w);
+/* Short rows of one tap become one row, which divides better into tiles. */
+tc_status_t conv_tiles_backward_input(tc_cpu *cpu, const conv2d *problem, conv_driver *vector) {
+  conv2d c = *problem;
+  if (c.pixels <= FLAT_PIXELS_MAX) conv_flatten(&c);
+  tiles_job job = {.c = &c, .src = c.dy, .dst = c.dx, .terms = c.out_channels, .results = c.in_channels, .backward = true};
+  job.h = backward_axis(&c.h);
+  job.w = backward_axis(&c.w);
   return run(cpu, &job, vector);
 }

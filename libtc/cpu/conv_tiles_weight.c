@@ -325,11 +325,18 @@ static tc_status_t run_with_sums(tc_cpu *cpu, weight_job *job) {
   return status;
 }
 
-/* A task uses its images for all taps, so there should be several. All sums are kept, so there shouldn't be too many. */
+/* A task uses its images for all taps, so there should be several. All sums are kept, and an image's grids, so there shouldn't be too
+ * many of them. */
+static const double IMAGE_BYTES_MAX = 1 << 28;
+
 bool conv_tiles_suit_backward_weight(const conv2d *c) {
-  return c->taps > 1 && c->taps <= TAPS_MAX && c->h.kernel <= AXIS_TAPS_MAX && c->w.kernel <= AXIS_TAPS_MAX &&
-         c->h.stride <= PHASES_MAX && c->w.stride <= PHASES_MAX && c->in_channels >= 12 && c->w.out >= 4 &&
-         c->groups * c->out_channels * c->in_channels <= SUMS_BYTES / 2 / (int64_t)sizeof(double) / c->taps;
+  if (c->taps == 1 || c->taps > TAPS_MAX || c->h.kernel > AXIS_TAPS_MAX || c->w.kernel > AXIS_TAPS_MAX) return false;
+  if (c->h.stride > PHASES_MAX || c->w.stride > PHASES_MAX || c->in_channels < 12 || c->w.out < 4) return false;
+  const grid_axis h = grid_of(&c->h), w = grid_of(&c->w);
+  const double places = (double)h.grid * (double)w.grid * (double)c->groups;
+  const double channels = 2 * (double)(c->h.stride * c->w.stride) * (double)c->in_channels + (double)c->out_channels;
+  const double sums = (double)c->groups * (double)c->out_channels * (double)c->in_channels * (double)c->taps * sizeof(double);
+  return 4 * places * channels <= IMAGE_BYTES_MAX && 2 * sums <= (double)SUMS_BYTES;
 }
 
 tc_status_t conv_tiles_backward_weight(tc_cpu *cpu, const conv2d *c, conv_driver *vector) {

@@ -64,9 +64,9 @@ static void find_chunk(const weight_job *job, int64_t number, chunk *out) {
     strip *s = &out->strip[out->strips++];
     *s = (strip){(first + at) / c->pixels, (first + at) % c->pixels / c->w.out, (first + at) % c->w.out, 0, at};
     s->n = min(out->n - at, c->w.out - s->ox);
-    region *r = &out->region[out->regions - 1];
-    if (out->regions == 0 || r->image != s->image || !rows_are_short(c)) {
-      if (out->regions) out->slots += slots_of(job, r->rows);
+    region *r = out->regions ? &out->region[out->regions - 1] : NULL;
+    if (!r || r->image != s->image || !rows_are_short(c)) {
+      if (r) out->slots += slots_of(job, r->rows);
       r = &out->region[out->regions++];
       *r = (region){s->image, s->oy, 0, rows_are_short(c) ? 0 : s->ox, out->slots};
     }
@@ -157,28 +157,31 @@ static void add_block(const weight_job *job, const weight_memory *w, int64_t blo
 
 /* ---- Results ---- */
 
-/* Element (block, unit, panel, column j) of a row of dW is this one. */
-static int64_t place_of(const weight_job *job, int64_t block, int64_t unit, int64_t column) {
-  const conv2d *c = &job->c;
-  if (!job->joined) return (block * B_BLOCK + column) * c->taps + unit;
-  return column % c->in_channels * c->taps + unit * c->w.kernel + column / c->in_channels;
+/* n elements of dW, a distance apart. */
+static void store_elements(const weight_job *job, int64_t n, const float *values, int64_t first, int64_t distance) {
+  enum { AT_ONCE = 64 };
+  uint16_t narrow[AT_ONCE];
+  for (int64_t x = 0; x < n; x += AT_ONCE) {
+    const int64_t part = min(AT_ONCE, n - x), at = first + x * distance;
+    if (job->c.dw_f32) {
+      for (int64_t i = 0; i < part; i++) ((float *)job->c.dw)[at + i * distance] = canonical_nan(values[x + i]);
+    } else if (distance == 1) {
+      job->c.kernels->narrow(part, values + x, (uint16_t *)job->c.dw + at);
+    } else {
+      job->c.kernels->narrow(part, values + x, narrow);
+      for (int64_t i = 0; i < part; i++) ((uint16_t *)job->c.dw)[at + i * distance] = narrow[i];
+    }
+  }
 }
 
-/* Elements of row o of dW that a block has: they are in w->row, as their sums stood. */
-static void store_row(const weight_job *job, const weight_memory *w, int64_t group, int64_t block, int64_t o) {
+/* Elements of row o of dW that a block has, as its sums stood: of each unit, the channels of one tap, or of a row of taps. */
+static void store_row(const weight_job *job, const float *row, int64_t group, int64_t block, int64_t o) {
   const conv2d *c = &job->c;
-  const int64_t columns = columns_of(job, block), line = job->panels * c->kernels->nr;
-  const int64_t first = (group * c->out_channels + o) * c->in_channels * c->taps;
-  uint16_t *narrow = (uint16_t *)(void *)(w->row + job->units * line);
-  if (!c->dw_f32) c->kernels->narrow(job->units * line, w->row, narrow);
-  for (int64_t unit = 0; unit < job->units; unit++) {
-    for (int64_t column = 0; column < columns; column++) {
-      const int64_t place = first + place_of(job, block, unit, column);
-      if (c->dw_f32) {
-        ((float *)c->dw)[place] = canonical_nan(w->row[unit * line + column]);
-      } else {
-        ((uint16_t *)c->dw)[place] = narrow[unit * line + column];
-      }
+  const int64_t taps_at_once = job->joined ? c->w.kernel : 1, channels = columns_of(job, block) / taps_at_once;
+  const int64_t first = ((group * c->out_channels + o) * c->in_channels + block * B_BLOCK) * c->taps;
+  for (int64_t unit = 0; unit < job->units; unit++, row += job->panels * c->kernels->nr) {
+    for (int64_t t = 0; t < taps_at_once; t++) {
+      store_elements(job, channels, row + t * channels, first + unit * taps_at_once + t, c->taps);
     }
   }
 }
@@ -190,13 +193,13 @@ static void store_rows(const weight_job *job, const weight_memory *w, int64_t gr
     for (int64_t line = 0; line < job->units * job->panels; line++) {
       job->c.kernels->round(nr, sums + (line * all_rows + o) * nr, w->row + line * nr);
     }
-    store_row(job, w, group, block, first + o);
+    store_row(job, w->row, group, block, first + o);
   }
 }
 
 /* ---- Tasks ---- */
 
-static int64_t row_floats(const weight_job *job) { return round_up(block_sums(job, 1) * 3 / 2, 16); }
+static int64_t row_floats(const weight_job *job) { return round_up(block_sums(job, 1), 16); }
 
 static int64_t slack(const conv2d *c) { return c->kernels->nr; } /* that the last tile may read beyond a region */
 

@@ -34,6 +34,8 @@ static const conv_shape convolutions[] = {
     {2, 64, 40, 9, 9, 1, 1, 0, 0, 2, 2, 1},    /* of which some pixels see none */
     {2, 48, 32, 16, 16, 2, 2, 0, 0, 2, 2, 1},  /* a phase for each tap */
     {1, 32, 16, 30, 12, 3, 1, 1, 0, 4, 1, 1},  /* phases without taps */
+    {1, 16, 16, 3, 611, 3, 3, 1, 1, 1, 2, 1},  /* parts of a row */
+    {3, 40, 32, 7, 7, 1, 1, 0, 0, 1, 1, 1},    /* short rows as one */
 };
 
 /* All of them, forward and both gradients. */
