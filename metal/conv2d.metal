@@ -12,7 +12,7 @@ TC_INLINE void forward(constant tc_conv2d_params &p, device const half *W, devic
   const pixel_columns columns = {where.pixel, pixels_of_y(p), y.image};
   const tile_place place = place_of<Shape>(self);
   image_target target = image_target_of(p, t, Y, y.first + where.image * y.image, y.channel, columns, place);
-  target.bias = bias + p.bias_offset + t.product * p.out_channels + t.row + ulong(place.row);
+  if (ADD_BIAS) target.bias = bias + p.bias_offset + t.product * p.out_channels + t.row + ulong(place.row);
   const along_k<Shape::M, Shape::K, Shape::THREADS> a(W + weight_of(p, t.product) + t.row * p.w_channel + t.k, p.w_channel, t.rows,
                                                       VECTORS_A, self.index);
   tile_product<Shape>(a, b, target, t.depth, memory, self);

@@ -180,11 +180,13 @@ TC_INLINE void backward_input_window(constant tc_conv2d_params &p, device uchar 
       const tile_place place = {i / Shape::N, i % Shape::N};
       if (place.row >= int(t.rows) || place.column >= int(t.columns)) continue;
       const uint flat = where.pixel + uint(place.column), pixel = flat % f.pixels;
-      const float sum =
-          sum_of_pairs(weights + ulong(place.row) * f.K, image + ulong(flat / f.pixels) * y.image, win,
-                       int(pixel) / win.grid_W - win.pad_h, int(pixel) % win.grid_W - win.pad_w, p.out_channels, y.channel);
+      float sum = 0.0f;
+      if (t.k == 0ul) { /* the first part has all of it */
+        sum = sum_of_pairs(weights + ulong(place.row) * f.K, image + ulong(flat / f.pixels) * y.image, win,
+                           int(pixel) / win.grid_W - win.pad_h, int(pixel) % win.grid_W - win.pad_w, p.out_channels, y.channel);
+      }
       image_target target = image_target_of(p, t, X, first, x.channel, columns, place);
-      target.put(0, t.k == 0ul ? sum : 0.0f); /* the first part has all of it */
+      target.put(0, sum);
     }
     return;
   }

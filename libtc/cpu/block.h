@@ -22,7 +22,7 @@ typedef struct tc_sums {
   int64_t ld;
 } tc_sums;
 
-/* The block's terms k .. k_end-1 in fp64, k being a multiple of TC_KC. */
+/* The block's terms k .. k_end-1 in fp64, in chunks of TC_KC from k on. */
 size_t tc_panels_bytes(const tc_cpu_kernels *kernels);
 tc_sums tc_panels_sum(const tc_cpu_kernels *kernels, const tc_product *product, const tc_block *block, int64_t k, int64_t k_end,
                       double *memory, char *workspace);

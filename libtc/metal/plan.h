@@ -94,7 +94,7 @@ typedef struct tc_plan {
   tc_plan_step *steps;
   size_t count, capacity;
   uint64_t workspace_bytes;
-  const char *path; /* of a convolution: "col" or "implicit"; for TC_VERBOSE */
+  const char *path; /* of a convolution: "col" or "implicit"; for tests */
 } tc_plan;
 
 /* What a caller of a convolution gave, and what TC_CONV_PATH asks for. */

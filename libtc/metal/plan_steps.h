@@ -41,7 +41,8 @@ typedef struct tc_plan_parts {
 const tc_plan_tile *tc_plan_tile_choose(const tc_plan_device *device, const tc_plan_product *product, uint64_t parts);
 
 /* Enough threadgroups for the device, where the tiles alone are too few: parts of TC_SUM_PRODUCTS, which give the bits of uncut sums.
- * So results don't depend on the device or on the number of items. */
+ * So results don't depend on the device or on the number of items. Sums of more than TC_SUM_PRODUCTS such parts stay whole, since a
+ * reduction adds those in another order than a threadgroup. */
 tc_plan_parts tc_plan_parts_even(const tc_plan_device *device, const tc_plan_product *product, const tc_plan_tile *tile);
 
 /* Sums that long need parts, lest the sums of TC_SUM_PRODUCTS become too many to add one by one. */

@@ -75,7 +75,7 @@ tc_plan_parts tc_plan_parts_even(const tc_plan_device *device, const tc_plan_pro
   const uint64_t rows = tc_plan_ceil(p->M, tile->M), columns = tc_plan_ceil(p->N, tile->N);
   const bool few = rows < busy && columns < busy && p->items < busy && rows * columns * p->items < busy;
   const bool fits_memory = few && parts < PARTIALS_BYTES / 4 / (p->M * p->N * p->items);
-  if (parts > 1 && fits_memory) return (tc_plan_parts){TC_SUM_PRODUCTS, parts};
+  if (parts > 1 && parts <= TC_SUM_PRODUCTS && fits_memory) return (tc_plan_parts){TC_SUM_PRODUCTS, parts};
   return (tc_plan_parts){p->K, 1};
 }
 

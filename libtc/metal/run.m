@@ -66,6 +66,7 @@ static tc_status_t take_pipelines(tc_metal *m, const tc_plan *plan, prepared *p)
 
 /* The steps of one call after the other use the same workspace: the GPU runs them in order. */
 static tc_status_t take_workspace(tc_metal *m, uint64_t bytes) {
+  tc_workspace_count(bytes);
   if (bytes <= [m->workspace length]) return TC_OK;
   [m->workspace release];
   m->workspace = tc_metal_new_buffer(m->gpu, bytes);

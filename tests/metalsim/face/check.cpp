@@ -6,16 +6,15 @@
 // write, not both atomic, race
 //   - in one threadgroup if no barrier with the flag of that memory lies between them (a simdgroup_barrier serves its simdgroup),
 //   - in two threadgroups of a dispatch always.
-// In a process with ThreadSanitizer accesses of device memory are passed on to it, as those of the thread that runs the dispatch: so it
-// sees a host that touches a buffer too early.
 #include "runtime.h"
 #include "settings.h"
 
 #include <cstdio>
 #include <cstring>
 #include <dlfcn.h>
+#include <iterator>
 #include <mutex>
-#include <unordered_map>
+#include <sys/mman.h>
 
 namespace face {
 
@@ -50,33 +49,41 @@ struct page {
 enum memories { device_memory, threadgroup_memory };
 
 // One dispatch is checked at a time.
-quiet_lock checking_lock;
+std::mutex checking_lock;
 [[gnu::tls_model("initial-exec")]] thread_local core *active;
 uint64_t last_phase; // counts barriers and threadgroups, over all dispatches
 uint64_t phase[2];   // of each memory: since its last barrier
 uint64_t threadgroup_begin, dispatch_begin;
-std::unordered_map<uintptr_t, std::unique_ptr<page>> pages;
-void (*real_read)(void *, unsigned long), (*real_write)(void *, unsigned long); // ThreadSanitizer's
-
-// The pages looked up last: accesses go to a few of them in turn.
-struct recent {
+// The shadow of memory: a table with open addressing.
+constexpr size_t max_pages = 4096;
+struct entry {
   uintptr_t number;
-  page *found;
-} recently[16];
-
-page &page_of(uintptr_t address) {
-  uintptr_t number = address / page_bytes;
-  recent &r = recently[number % 16];
-  if (r.found && r.number == number) return *r.found;
-  auto &p = pages[number];
-  if (!p) p.reset(new page());
-  r = {number, p.get()};
-  return *p;
-}
+  page *shadow;
+} pages[2 * max_pages];
+size_t page_count;
 
 void forget_pages() {
-  pages.clear();
-  for (recent &r : recently) r.found = nullptr;
+  for (entry &e : pages)
+    if (e.shadow) munmap(e.shadow, sizeof(page));
+  memset(pages, 0, sizeof pages);
+  page_count = 0;
+}
+
+// NULL: there are too many, or no memory.
+page *new_page() {
+  if (page_count == max_pages) return nullptr;
+  void *memory = mmap(nullptr, sizeof(page), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) return nullptr;
+  page_count++;
+  return static_cast<page *>(memory);
+}
+
+page *page_of(uintptr_t address) {
+  uintptr_t number = address / page_bytes;
+  size_t at = number * 0x9e3779b97f4a7c15 >> 51; // 13 bits
+  while (pages[at].shadow && pages[at].number != number) at = (at + 1) % (2 * max_pages);
+  if (!pages[at].shadow) pages[at] = {number, new_page()};
+  return pages[at].shadow;
 }
 
 // ---- races ----
@@ -121,16 +128,18 @@ stamp update(cell &at, stamp now, memories memory, bool write, uint32_t place, u
 // ---- places: an address in the module, or with the top bit the number of a matrix operation's place ----
 
 constexpr uint32_t numbered = 0x80000000;
-std::vector<face_place> places_of_matrices;
+face_place places_of_matrices[1 << 14];
+uint32_t place_count;
 
 bool same(face_place a, face_place b) { return a.file == b.file && a.line == b.line; }
 
 uint32_t number_of(face_place place) {
   static uint32_t last; // most often it is the one before again
-  if (last < places_of_matrices.size() && same(places_of_matrices[last], place)) return numbered | last;
-  for (last = 0; last < places_of_matrices.size(); last++)
+  if (last < place_count && same(places_of_matrices[last], place)) return numbered | last;
+  for (last = 0; last < place_count; last++)
     if (same(places_of_matrices[last], place)) return numbered | last;
-  places_of_matrices.push_back(place);
+  if (place_count == std::size(places_of_matrices)) place_count = last = 0; // places named before are wrong now, nothing else
+  places_of_matrices[place_count++] = place;
   return numbered | last;
 }
 
@@ -190,7 +199,7 @@ void report_bounds(core &c, uintptr_t address, size_t size, bool write, uint32_t
               std::to_string(intptr_t(address - begin));
   }
   auto arena = reinterpret_cast<uintptr_t>(c.arena);
-  if (address - arena < 2 * FACE_THREADGROUP_BYTES) nearest = "every variable in threadgroup memory";
+  if (address - arena < arena_bytes) nearest = "every variable in threadgroup memory";
   fail(c, "thread " + std::to_string(current_fiber()->lane.index) + (write ? " writes " : " reads ") + std::to_string(size) +
               " bytes outside of " + nearest + ", " + line_of(c, place));
 }
@@ -198,7 +207,8 @@ void report_bounds(core &c, uintptr_t address, size_t size, bool write, uint32_t
 // ---- one access ----
 
 bool in_threadgroup_memory(const core &c, uintptr_t address, size_t size) {
-  for (const auto &a : c.allocations) {
+  for (size_t i = 0; i < c.allocation_count; i++) {
+    const allocation &a = c.allocations[i];
     auto begin = reinterpret_cast<uintptr_t>(c.arena) + a.offset;
     if (address >= begin && address + size <= begin + a.length) return true;
   }
@@ -231,8 +241,12 @@ void check_races(core &c, memories memory, uintptr_t address, size_t size, int k
   stamp now = stamp::make(phase[memory], c.simdgroups[lane.simdgroup].phase, kind & atomic_access, lane.index);
   size_t step = size == 1 ? 1 : 2;
   for (uintptr_t at = size == 1 ? address : address & ~uintptr_t(1); at < address + size; at += step) {
-    page &p = page_of(at);
-    cell &one = size == 1 ? p.singles[at % page_bytes] : p.pairs[at % page_bytes / 2];
+    page *p = page_of(at);
+    if (!p) {
+      fail(c, "too much memory is used for a search for races");
+      stop(c);
+    }
+    cell &one = size == 1 ? p->singles[at % page_bytes] : p->pairs[at % page_bytes / 2];
     uint32_t other_place;
     bool other_writes;
     stamp before = update(one, now, memory, kind & write_access, place, other_place, other_writes);
@@ -252,7 +266,7 @@ void access_shared(const volatile void *pointer, size_t size, int kind, void *ca
   if (!(kind & write_access) && address - absent_argument() < absent_bytes) return;
   face_place within = current_fiber()->lane.within;
   uint32_t place = within.file ? number_of(within) : uint32_t(reinterpret_cast<uintptr_t>(caller) - 1 - m.begin);
-  bool local = address - reinterpret_cast<uintptr_t>(c->arena) < 2 * FACE_THREADGROUP_BYTES;
+  bool local = address - reinterpret_cast<uintptr_t>(c->arena) < arena_bytes;
   const face_argument *argument = local ? nullptr : argument_at(*c, address, size);
   if (local ? !in_threadgroup_memory(*c, address, size) : !argument) {
     report_bounds(*c, address, size, kind & write_access, place);
@@ -261,8 +275,6 @@ void access_shared(const volatile void *pointer, size_t size, int kind, void *ca
   memories memory = local ? threadgroup_memory : device_memory;
   count(c->counters, argument, size, kind, within.file);
   check_races(*c, memory, address, size, kind, place);
-  if (local || (kind & atomic_access) || !real_read) return;
-  (kind & write_access ? real_write : real_read)(const_cast<void *>(pointer), size);
 }
 
 // Most accesses are of the thread's own memory.
@@ -278,8 +290,6 @@ bool is_checked() { return get_settings().kind == build::checked; }
 void check_begin(core &c) {
   if (!is_checked()) return;
   checking_lock.lock();
-  real_read = reinterpret_cast<void (*)(void *, unsigned long)>(dlsym(RTLD_DEFAULT, "__tsan_read_range"));
-  real_write = reinterpret_cast<void (*)(void *, unsigned long)>(dlsym(RTLD_DEFAULT, "__tsan_write_range"));
   active = &c;
   dispatch_begin = last_phase + 1;
 }
@@ -287,7 +297,7 @@ void check_begin(core &c) {
 void check_end() {
   if (!is_checked()) return;
   active = nullptr;
-  if (pages.size() > 256) forget_pages(); // 256 pages are 1 MiB of buffers, and 50 of shadow
+  if (page_count > 256) forget_pages(); // 256 pages are 1 MiB of buffers, and 50 of shadow
   checking_lock.unlock();
 }
 

@@ -4,7 +4,7 @@
     from run import Face
     face = Face("build/tests/metalsim/face/libmetalface.so")
     library = face.library(open("scale.metal").read())
-    counters = library.run("scale", {0: x, 1: y}, threadgroups=(4, 1, 1), threads=(64, 1, 1), constants={0: ("uint", 3)})
+    counters = library.run("scale", {0: x, 1: y}, threadgroups=(4, 1, 1), threads=(64, 1, 1))
 
 Arrays are written in place; bytes may stand for constant data. As a program it compiles a file and
 lists its kernels: `python run.py LIBRARY FILE`.

@@ -42,8 +42,6 @@ namespace face {
 
 namespace {
 
-constexpr size_t arena_bytes = 2 * FACE_THREADGROUP_BYTES;
-constexpr size_t gap = 64; // between variables in threadgroup memory
 constexpr unsigned flush_to_zero = 0x8040, default_environment = 0x1f80;
 
 // AddressSanitizer's functions, where this process has it.
@@ -68,14 +66,19 @@ const sanitizer asan = [] {
 
 core *core_of(const fiber *f) { return reinterpret_cast<core *>(f->lane.group); }
 
+void *map_memory(size_t bytes, int protection, const char *what) {
+  void *memory = mmap(nullptr, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) throw std::runtime_error(std::string("no memory for ") + what);
+  return memory;
+}
+
 // ---- stacks and switches ----
 
 fiber *fiber_at(char *stack) { return reinterpret_cast<fiber *>(stack + FACE_ABI_STACK - FACE_ABI_LANE_OFFSET); }
 
 fiber *new_fiber() {
   size_t twice = 2 * FACE_ABI_STACK;
-  char *area = static_cast<char *>(mmap(nullptr, twice, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
-  if (area == MAP_FAILED) throw std::runtime_error("no memory for the stack of a thread");
+  char *area = static_cast<char *>(map_memory(twice, PROT_NONE, "the stack of a thread"));
   char *stack = reinterpret_cast<char *>((reinterpret_cast<uintptr_t>(area) + FACE_ABI_STACK - 1) & ~uintptr_t(FACE_ABI_STACK - 1));
   munmap(area, stack - area);
   munmap(stack + FACE_ABI_STACK, area + twice - (stack + FACE_ABI_STACK));
@@ -245,7 +248,7 @@ size_t allocate(core &c, int declaration, size_t length) {
   size_t offset = c.arena_used + gap;
   if (asan.unpoison) asan.unpoison(c.arena + offset, length);
   c.arena_used = offset + (length + 15) / 16 * 16;
-  c.allocations.push_back({declaration, offset, length});
+  c.allocations[c.allocation_count++] = {declaration, offset, length};
   return offset;
 }
 
@@ -254,17 +257,15 @@ void reset_arena(core &c) {
   memset(c.arena, 0xff, c.arena_used + gap);
   if (asan.poison) asan.poison(c.arena, arena_bytes);
   c.arena_used = c.threadgroup_bytes = 0;
-  c.allocations.clear();
+  c.allocation_count = 0;
 }
 
 // ---- one threadgroup ----
 
-std::unique_ptr<core> new_core() {
-  auto c = std::make_unique<core>();
-  c->arena = static_cast<unsigned char *>(mmap(nullptr, arena_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
-  if (c->arena == MAP_FAILED) throw std::runtime_error("no memory for threadgroup memory");
+core *new_core() {
+  core *c = new (map_memory(sizeof(core), PROT_READ | PROT_WRITE, "a dispatch")) core();
+  c->arena = static_cast<unsigned char *>(map_memory(arena_bytes, PROT_READ | PROT_WRITE, "threadgroup memory"));
   memset(c->arena, 0xff, arena_bytes);
-  c->ready.resize(FACE_MAX_THREADS);
   return c;
 }
 
@@ -277,7 +278,7 @@ void begin_threadgroup(core &c, unsigned x, unsigned y, unsigned z) {
   for (const face_argument &a : c.desc->function->arguments) {
     if (a.space != FACE_THREADGROUP) continue;
     size_t offset = allocate(c, -1, c.desc->threadgroup_lengths[a.index]);
-    if (offset == SIZE_MAX) throw std::runtime_error(where(c) + "more than 32768 bytes of threadgroup memory");
+    if (offset == SIZE_MAX) return fail(c, "more than 32768 bytes of threadgroup memory");
     c.group.threadgroups[a.index] = reinterpret_cast<face_word>(c.arena + offset);
   }
   for (unsigned i = 0; i < c.threads; i++) {
@@ -291,30 +292,34 @@ void begin_threadgroup(core &c, unsigned x, unsigned y, unsigned z) {
 
 void run_threadgroup(core &c, unsigned x, unsigned y, unsigned z) {
   begin_threadgroup(c, x, y, z);
+  if (!c.error.empty()) return;
   resume(c, *take_ready(c), &c.host_stack_pointer, &c.host_fake_stack);
   if (asan.finish_switch) asan.finish_switch(c.host_fake_stack, nullptr, nullptr);
-  if (c.error.empty() && c.returned < c.threads) c.error = "threads wait at different places: " + places(c);
+  if (c.error.empty() && c.returned < c.threads) fail(c, "threads wait at different places: " + places(c));
   if (c.error.empty()) check_trails(c, 0, c.threads);
-  if (!c.error.empty()) throw std::runtime_error(where(c) + c.error);
   c.counters.threadgroups++;
 }
 
 // ---- a dispatch ----
 
-quiet_lock cores_lock;
-std::vector<std::unique_ptr<core>> idle_cores;
+std::mutex cores_lock;
+core *idle_cores;
 
-std::unique_ptr<core> take_core() {
-  std::lock_guard<quiet_lock> hold(cores_lock);
-  if (idle_cores.empty()) return new_core();
-  auto c = std::move(idle_cores.back());
-  idle_cores.pop_back();
-  return c;
+core *take_core() {
+  {
+    std::lock_guard<std::mutex> hold(cores_lock);
+    if (core *c = idle_cores) {
+      idle_cores = c->next;
+      return c;
+    }
+  }
+  return new_core();
 }
 
-void give_core(std::unique_ptr<core> c) {
-  std::lock_guard<quiet_lock> hold(cores_lock);
-  idle_cores.push_back(std::move(c));
+void give_core(core *c) {
+  std::lock_guard<std::mutex> hold(cores_lock);
+  c->next = idle_cores;
+  idle_cores = c;
 }
 
 void check_arguments(const face_dispatch_desc &desc) {
@@ -356,8 +361,7 @@ void fill_lane_map(face_group &group) {
 // What a kernel finds in an argument that a function constant has switched off: zeros that cannot be written. On a GPU, too, a value
 // may be read through it, as long as nothing depends on that value (MLX does so).
 uintptr_t new_absent_argument() {
-  void *zeros = mmap(nullptr, absent_bytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (zeros == MAP_FAILED) throw std::runtime_error("no memory for absent arguments");
+  void *zeros = map_memory(absent_bytes, PROT_READ, "absent arguments");
   return reinterpret_cast<uintptr_t>(zeros);
 }
 
@@ -373,7 +377,6 @@ void find_host_stack(core &c) {
 void prepare(core &c, const face_dispatch_desc &desc) {
   c.desc = &desc;
   c.counters = {};
-  c.error.clear();
   c.random = get_settings().seed * 0x9e3779b97f4a7c15 + 1;
   c.threads = desc.threads[0] * desc.threads[1] * desc.threads[2];
   c.group.simdgroups = (c.threads + FACE_SIMD_WIDTH - 1) / FACE_SIMD_WIDTH;
@@ -383,20 +386,20 @@ void prepare(core &c, const face_dispatch_desc &desc) {
   for (const face_argument &a : desc.function->arguments)
     if (a.space != FACE_THREADGROUP) c.group.buffers[a.index] = reinterpret_cast<face_word>(desc.buffers[a.index].pointer);
   fill_lane_map(c.group);
-  while (c.fibers.size() < c.threads) c.fibers.push_back(new_fiber());
+  for (; c.fiber_count < c.threads; c.fiber_count++) c.fibers[c.fiber_count] = new_fiber();
   if (asan.start_switch) find_host_stack(c);
 }
 
 void run_grid(core &c) {
   for (unsigned z = 0; z < c.desc->threadgroups[2]; z++)
     for (unsigned y = 0; y < c.desc->threadgroups[1]; y++)
-      for (unsigned x = 0; x < c.desc->threadgroups[0]; x++) run_threadgroup(c, x, y, z);
+      for (unsigned x = 0; x < c.desc->threadgroups[0] && c.error.empty(); x++) run_threadgroup(c, x, y, z);
 }
 
 // Threads that were stopped have left their stacks as they were.
 void clean_stacks(core &c) {
   if (!asan.unpoison) return;
-  for (fiber *f : c.fibers) asan.unpoison(f->stack + 4096, FACE_ABI_STACK - 4096);
+  for (unsigned i = 0; i < c.fiber_count; i++) asan.unpoison(c.fibers[i]->stack + 4096, FACE_ABI_STACK - 4096);
 }
 
 // The floating-point environment of a GPU while it lives.
@@ -441,22 +444,26 @@ void stop(core &c) {
 
 face_counters dispatch(const face_dispatch_desc &desc) {
   check_arguments(desc);
-  std::unique_ptr<core> c = take_core();
-  prepare(*c, desc);
-  face_counters counted;
+  core *c = take_core();
+  std::string error;
   try {
     environment gpu;
     checking check(*c);
+    prepare(*c, desc);
     run_grid(*c);
-    counted = c->counters;
-    counted.multiply_accumulates = c->group.multiply_accumulates;
-    counted.matrix_moves = c->group.matrix_moves;
-  } catch (...) {
-    clean_stacks(*c);
-    give_core(std::move(c));
-    throw;
+  } catch (const std::exception &e) { // no memory
+    fail(*c, e.what());
   }
-  give_core(std::move(c));
+  face_counters counted = c->counters;
+  counted.multiply_accumulates = c->group.multiply_accumulates;
+  counted.matrix_moves = c->group.matrix_moves;
+  if (!c->error.empty()) {
+    error.swap(c->error);
+    error = where(*c) + error;
+    clean_stacks(*c);
+  }
+  give_core(c);
+  if (!error.empty()) throw std::runtime_error(error);
   return counted;
 }
 
@@ -520,8 +527,10 @@ FACE_API void face_matrix_missing(face_place place) {
 
 FACE_API face_word face_static_threadgroup(int declaration, face_word size) {
   face::core &c = *face::current_core();
-  for (const auto &a : c.allocations)
+  for (size_t i = 0; i < c.allocation_count; i++) {
+    const face::allocation &a = c.allocations[i];
     if (a.declaration == declaration && a.length == size) return reinterpret_cast<face_word>(c.arena + a.offset);
+  }
   size_t offset = face::allocate(c, declaration, size);
   if (offset == SIZE_MAX) {
     face::fail(c, "more than 32768 bytes of threadgroup memory");

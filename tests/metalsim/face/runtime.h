@@ -6,23 +6,9 @@
 #include "face.h"
 #include "library.h"
 
-#include <atomic>
-#include <sched.h>
 #include <string>
 
 namespace face {
-
-// A lock that ThreadSanitizer does not see: what one dispatch wrote is not in order before what a thread does that happens to run the
-// next one.
-class quiet_lock {
-  std::atomic_flag held = ATOMIC_FLAG_INIT;
-
-public:
-  void lock() {
-    while (held.test_and_set(std::memory_order_acquire)) sched_yield();
-  }
-  void unlock() { held.clear(std::memory_order_release); }
-};
 
 enum class fiber_state { ready, waits_for_threadgroup, waits_for_simdgroup, waits_for_lanes, returned };
 
@@ -43,14 +29,23 @@ struct simdgroup {
   alignas(64) unsigned char slots[2][FACE_ABI_LANES * FACE_ABI_SLOT];
 };
 
-// A threadgroup that runs, or ran; reused for the next one.
+// A variable or argument in threadgroup memory. Each takes 16 bytes at least, which bounds their number.
+struct allocation {
+  int declaration;
+  size_t offset, length; // in the arena
+};
+constexpr size_t gap = 64; // between them
+constexpr size_t max_allocations = FACE_THREADGROUP_BYTES / 16;
+constexpr size_t arena_bytes = FACE_THREADGROUP_BYTES + max_allocations * gap;
+
+// What runs a dispatch; idle ones wait for the next.
 struct core {
   face_group group; // what kernels see
   const face_dispatch_desc *desc;
   face_counters counters;
-  std::vector<fiber *> fibers; // those made so far
-  unsigned threads, returned, waiting;
-  std::vector<fiber *> ready; // a ring
+  fiber *fibers[FACE_MAX_THREADS]; // fiber_count were made so far
+  unsigned fiber_count, threads, returned, waiting;
+  fiber *ready[FACE_MAX_THREADS]; // a ring
   size_t ready_first, ready_count;
   simdgroup simdgroups[FACE_MAX_THREADS / FACE_SIMD_WIDTH];
   void *host_stack_pointer, *host_fake_stack;
@@ -59,13 +54,11 @@ struct core {
   unsigned char *arena; // threadgroup memory
   size_t arena_used;    // with gaps
   size_t threadgroup_bytes;
-  struct allocation {
-    int declaration;
-    size_t offset, length;
-  };
-  std::vector<allocation> allocations;
-  std::string error;
+  allocation allocations[max_allocations];
+  size_t allocation_count;
+  std::string error; // empty but for a dispatch that fails
   uint64_t random;
+  core *next; // idle one
 };
 
 constexpr size_t absent_bytes = 4096;

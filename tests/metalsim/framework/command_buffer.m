@@ -17,7 +17,8 @@ struct sim_held {
 void __tsan_read_range(void *start, unsigned long size);
 void __tsan_write_range(void *start, unsigned long size);
 
-/* Kernels aren't instrumented. So that a host which doesn't wait is caught, all that a dispatch is given counts as read or written. */
+/* Kernels aren't instrumented. So that a host which doesn't wait is caught, all that a dispatch is bound to counts as read or
+   written. */
 static void announce(const face_dispatch_desc *dispatch) {
   for (size_t i = 0; i < face_function_argument_count(dispatch->function); i++) {
     const face_argument *argument = face_function_argument(dispatch->function, i);

@@ -38,7 +38,7 @@
   pthread_mutex_unlock(&mutex);
 }
 
-/* Now and these milliseconds, which may be as many as fit. */
+/* Now and these milliseconds, which may be as many as fit. A simulated GPU is slow, so METALSIM_CLOCK makes them longer. */
 static struct timespec deadline(uint64_t milliseconds) {
   struct timespec time;
   clock_gettime(CLOCK_MONOTONIC, &time);
@@ -50,7 +50,7 @@ static struct timespec deadline(uint64_t milliseconds) {
 
 - (BOOL)waitUntilSignaledValue:(uint64_t)wanted timeoutMS:(uint64_t)milliseconds {
   SIM_ENTER();
-  struct timespec until = deadline(milliseconds);
+  struct timespec until = deadline(milliseconds * (uint64_t)sim_number(SIM_CLOCK));
   int waited = 0;
   pthread_mutex_lock(&mutex);
   while (value < wanted && waited != ETIMEDOUT) waited = pthread_cond_timedwait(&changed, &mutex, &until);

@@ -25,7 +25,8 @@ __attribute__((constructor)) static void start(void) {
 #ifdef SIM_ASAN
 #include <sanitizer/lsan_interface.h>
 
-/* In their first use classes of GNUstep make objects for good, which they lose sight of at exit. Those are no leaks of the caller. */
+/* In their first use classes of GNUstep make objects for good, which they lose sight of at exit. Those are no leaks of the
+   caller. */
 static void initialize_classes(void) {
   __lsan_disable();
   Class classes[] = {[NSArray class],  [NSMutableArray class], [NSDictionary class],

@@ -21,6 +21,7 @@ static struct {
     [SIM_MAX_THREADS] = {"MAX_THREADS", "1024", "", false},
     [SIM_MAX_BUFFER_LENGTH] = {"MAX_BUFFER_LENGTH", "", "", false},
     [SIM_SLOW_MS] = {"SLOW_MS", "0", "", false},
+    [SIM_CLOCK] = {"CLOCK", "1", "", false},
     [SIM_HANG_MS] = {"HANG_MS", "0", "", false},
     [SIM_DROPPED] = {"DROPPED", "report", "", false},
     [SIM_CHECK_LIVE] = {"CHECK_LIVE", "0", "", false},

@@ -94,5 +94,6 @@ static void shutdown_in_a_batch(void) {
 int main(int argc, char **argv) {
   static const test tests[] = {{"hang", hang}, {"slow", slow}, {"threads", threads}, {"shutdown_in_a_batch", shutdown_in_a_batch}};
   tc_metal_patience_ms = PATIENCE_MS;
+  metalsim_set("CLOCK", "1");
   return run_tests("waits", tests, COUNT(tests), argc, argv);
 }

@@ -39,10 +39,11 @@ FACE_PURE uint mad24(uint a, uint b, uint c) { return a * b + c; }
 
 } // namespace metal
 
-#define FACE_UNARY(X)                                                                                                          \
-  X(fabs)                                                                                                                      \
-  X(sqrt) X(exp) X(exp2) X(log) X(log2) X(log10) X(sin) X(cos) X(tan) X(asin) X(acos) X(atan) X(sinh) X(cosh) X(tanh) X(floor) \
-      X(ceil) X(trunc) X(rint) X(round)
+// clang-format off
+#define FACE_UNARY(X) \
+  X(fabs) X(sqrt) X(exp) X(exp2) X(log) X(log2) X(log10) X(sin) X(cos) X(tan) X(asin) X(acos) X(atan) X(sinh) X(cosh) X(tanh) \
+  X(floor) X(ceil) X(trunc) X(rint) X(round)
+// clang-format on
 #define FACE_TWO(X) X(pow) X(fmin) X(fmax) X(fmod) X(copysign) X(atan2)
 
 #define FACE_NAMED(name) extern "C" float name##f(float);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
-/* What a test tells the simulator, and asks it. All of it is also there for a program that can't call it: each setting has an
-   environment variable. A fault of the caller, one that Metal's validation layer would stop at, is a sentence on stderr and abort();
-   the settings make the failures that a right program meets. */
+/* What a test tells the simulator, and asks it. Each setting is an environment variable too, for programs that can't call. A fault
+   of the caller, at which Metal's validation layer would stop, is a sentence on stderr and abort(); settings and faults make the
+   failures that a right program meets. */
 #pragma once
 
 #include <stdbool.h>

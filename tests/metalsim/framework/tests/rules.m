@@ -55,6 +55,8 @@ static void data_nil(void) {
 
 static void math_mode_early(void) { [[[[MTLCompileOptions alloc] init] autorelease] setMathMode:MTLMathModeSafe]; }
 
+static void math_mode_read_early(void) { [[[[MTLCompileOptions alloc] init] autorelease] mathMode]; }
+
 static void architecture_early(void) {
   session gpu = gpu_open();
   [gpu.device architecture];
@@ -333,6 +335,7 @@ static const test_case table[] = {
     {"source_macros", source_macros, "preprocessor macros"},
     {"data_nil", data_nil, "the data is nil"},
     {"math_mode_early", math_mode_early, "from macOS 15 on"},
+    {"math_mode_read_early", math_mode_read_early, "from macOS 15 on"},
     {"architecture_early", architecture_early, "from macOS 14 on"},
     {"language_early", language_early, "macOS 13 has no version"},
     {"language_old", language_old, "version 0x20004 isn't simulated"},
