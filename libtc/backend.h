@@ -46,7 +46,6 @@ typedef struct tc_backend {
   tc_status_t (*open)(const tc_environment *environment, void **state);
   void (*close)(void *state);
   void (*device_info)(void *state, tc_device_info *out);
-  const char *(*kernel)(void); /* optional: the kernel of the calling thread's last op, where it isn't always that of device_info */
   void (*set_threads)(void *state, int64_t n);
   void (*trim)(void *state);
   void (*after_fork)(void *state); /* optional; runs in the child, which has one thread then */

@@ -21,6 +21,7 @@ static void after_fork_parent(void) { pthread_mutex_unlock(&contexts_lock); }
 /* The threads that were inside calls don't exist in the child, nor will they ever release what they held. */
 static void after_fork_child(void) {
   for (tc_context *ctx = contexts; ctx; ctx = ctx->next) {
+    pthread_mutex_init(&ctx->batch, NULL);
     pthread_mutex_init(&ctx->lock, NULL);
     pthread_cond_init(&ctx->idle, NULL);
     ctx->running = 0;
@@ -69,6 +70,7 @@ static tc_status_t context_new(const tc_backend *backend, const tc_environment *
   ctx->state = state;
   ctx->verbose = environment->verbose;
   ctx->references = 1;
+  pthread_mutex_init(&ctx->batch, NULL);
   pthread_mutex_init(&ctx->lock, NULL);
   pthread_cond_init(&ctx->idle, NULL);
   contexts_add(ctx);
@@ -107,6 +109,7 @@ void tc_context_release(tc_context *ctx) {
   pthread_mutex_unlock(&ctx->lock);
   if (left) return;
   contexts_remove(ctx);
+  pthread_mutex_destroy(&ctx->batch);
   pthread_mutex_destroy(&ctx->lock);
   pthread_cond_destroy(&ctx->idle);
   free(ctx);
@@ -160,7 +163,6 @@ void tc_trace(const tc_context *ctx, double start, double flops, const char *for
   const double seconds = tc_trace_now(ctx) - start;
   tc_device_info info = TC_DEVICE_INFO_INIT;
   ctx->backend->device_info(ctx->state, &info);
-  const char *kernel = ctx->backend->kernel ? ctx->backend->kernel() : info.kernel;
   char sizes[256];
   va_list args;
   va_start(args, format);
@@ -169,8 +171,8 @@ void tc_trace(const tc_context *ctx, double start, double flops, const char *for
   /* Decimals by hand: printf would take the decimal point from the locale. */
   const long long ms = (long long)(seconds * 1e7), gflops = seconds > 0 ? (long long)(flops / seconds * 1e-7) : 0;
   fprintf(stderr, "tc: %s,%s,backend=%s,kernel=%s,threads=%lld,workspace=%zu,ms=%lld.%04lld,gflops=%lld.%02lld\n", tc_function(),
-          sizes, ctx->backend->name, kernel, (long long)info.threads, tc_workspace_counted(), ms / 10000, ms % 10000, gflops / 100,
-          gflops % 100);
+          sizes, ctx->backend->name, tc_kernel_used(), (long long)info.threads, tc_workspace_counted(), ms / 10000, ms % 10000,
+          gflops / 100, gflops % 100);
 }
 
 /* ---- Properties ---- */
@@ -224,13 +226,20 @@ static bool exchange_in_batch(tc_context *ctx, bool in_batch) {
   return was;
 }
 
-/* Moves the context into or out of a batch. */
-static tc_status_t set_batch(tc_context *ctx, bool begin) {
+static tc_status_t move_batch(tc_context *ctx, bool begin) {
   const bool was = exchange_in_batch(ctx, begin);
   TC_REQUIRE(was != begin, TC_ERROR_STATE, begin ? "a batch is open already, tc_batch_end is needed first" : "no batch is open");
   tc_status_t (*notify)(void *) = begin ? ctx->backend->batch_begin : ctx->backend->batch_end;
   const tc_status_t status = notify ? notify(ctx->state) : TC_OK;
   if (status != TC_OK) exchange_in_batch(ctx, false);
+  return status;
+}
+
+/* Moves the context and its backend into or out of a batch, as one step for other threads. */
+static tc_status_t set_batch(tc_context *ctx, bool begin) {
+  pthread_mutex_lock(&ctx->batch);
+  const tc_status_t status = move_batch(ctx, begin);
+  pthread_mutex_unlock(&ctx->batch);
   return status;
 }
 

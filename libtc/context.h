@@ -14,6 +14,7 @@ struct tc_context {
   void *state; /* the backend's; NULL once closed, and calls read it between tc_enter and tc_leave */
   bool verbose;
 
+  pthread_mutex_t batch; /* held while a batch begins or ends, before lock */
   pthread_mutex_t lock;
   pthread_cond_t idle; /* running fell to 0 */
   int64_t running;     /* calls inside the context */

@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 static _Thread_local const char *function = "libtc";
+static _Thread_local const char *kernel = "none";
 static _Thread_local size_t workspace;
 static _Thread_local char sentence[512];
 
@@ -40,8 +41,13 @@ const char *tc_last_error(void) { return sentence; }
 
 void tc_function_set(const char *name) {
   function = name;
+  kernel = "none";
   workspace = 0;
 }
+
+void tc_kernel_use(const char *name) { kernel = name; }
+
+const char *tc_kernel_used(void) { return kernel; }
 
 void tc_workspace_count(size_t bytes) { workspace += bytes; }
 

@@ -8,7 +8,10 @@
 void tc_function_set(const char *name);
 const char *tc_function(void);
 
-/* Bytes of workspace that the function has taken so far, for TC_VERBOSE; tc_function_set begins anew. */
+/* For TC_VERBOSE: the matrix kernel that the function has used, "none" so far, and the bytes of workspace that it has taken.
+ * tc_function_set begins anew. */
+void tc_kernel_use(const char *name);
+const char *tc_kernel_used(void);
 void tc_workspace_count(size_t bytes);
 size_t tc_workspace_counted(void);
 

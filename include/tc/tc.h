@@ -13,8 +13,9 @@
  *   Numerics    fp16 inputs, fp32 products and sums (no single fp32 sum takes more than 512 products; the partial sums are then
  *               added in a fixed order and at least as precisely), one rounding to nearest even at the store. Where an ISA says so
  *               (amxbf16), a product may be off by 2^-16 of itself; in math_mode strict it never is.
- *               NaN, infinities and subnormals are kept as IEEE 754 says; overflow gives +-inf. A NaN in a result is always the
- *               quiet one with sign and payload 0 (fp16 0x7e00, fp32 0x7fc00000).
+ *               NaN, infinities and subnormals are kept as IEEE 754 says (GPUs may take a subnormal fp32, as alpha, beta or an fp32
+ *               C or dW, for 0); overflow gives +-inf. A NaN in a result is always the quiet one with sign and payload 0 (fp16
+ *               0x7e00, fp32 0x7fc00000).
  *   Determinism The same call on the same backend and ISA gives the same bits, on any number of threads.
  *   Errors      Every function that can fail returns a tc_status_t, and then tc_last_error() has the sentence. Errors found before
  *               the work starts (arguments, memory, unsupported) leave all outputs untouched; that is every error except
@@ -108,7 +109,7 @@ TC_API void tc_convert_f32_to_f16(const float *src, uint16_t *dst, size_t n);
 /* ---- Context ----------------------------------------------------------------------------------------------------------------- */
 
 typedef enum tc_backend_t {
-  TC_BACKEND_AUTO = 0, /* the first of Metal, CPU that works here, or what TC_BACKEND says */
+  TC_BACKEND_AUTO = 0, /* Metal if there is a device (if that fails then, it's an error), else CPU; or what TC_BACKEND says */
   TC_BACKEND_CPU = 1,
   TC_BACKEND_METAL = 2
 } tc_backend_t;

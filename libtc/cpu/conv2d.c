@@ -6,7 +6,8 @@
 #include "cpu/product.h"
 #include "status.h"
 
-static conv2d describe(const tc_cpu *cpu, const tc_conv2d_desc *d) {
+static conv2d begin(const tc_cpu *cpu, const tc_conv2d_desc *d) {
+  tc_kernel_use(cpu->kernels->gemm_name);
   return (conv2d){
       .kernels = cpu->kernels,
       .h = {d->H, d->kH, d->out_H, d->stride_h, d->dilation_h, d->pad_top},
@@ -49,7 +50,7 @@ tc_status_t tc_cpu_conv2d_forward(void *state, const tc_conv2d_desc *d, const tc
                                   const tc_buffer *bias, tc_buffer *Y, tc_buffer *scratch_col) {
   (void)scratch_col;
   tc_cpu *cpu = state;
-  conv2d c = describe(cpu, d);
+  conv2d c = begin(cpu, d);
   c.x = tc_at(X, d->x_offset, 2);
   c.weight = tc_at(weight, d->w_offset, 2);
   c.bias = bias ? tc_at(bias, d->bias_offset, 2) : NULL;
@@ -63,7 +64,7 @@ tc_status_t tc_cpu_conv2d_backward_input(void *state, const tc_conv2d_desc *d, c
                                          tc_buffer *dX, tc_buffer *scratch_col, tc_buffer *scratch_dX_f32) {
   (void)scratch_col, (void)scratch_dX_f32;
   tc_cpu *cpu = state;
-  conv2d c = describe(cpu, d);
+  conv2d c = begin(cpu, d);
   c.dy = tc_at(dY, d->y_offset, 2);
   c.weight = tc_at(weight, d->w_offset, 2);
   c.dx = tc_at(dX, d->x_offset, 2);
@@ -76,7 +77,7 @@ tc_status_t tc_cpu_conv2d_backward_weight(void *state, const tc_conv2d_desc *d, 
                                           tc_buffer *dW, tc_buffer *scratch_col) {
   (void)scratch_col;
   tc_cpu *cpu = state;
-  conv2d c = describe(cpu, d);
+  conv2d c = begin(cpu, d);
   c.x = tc_at(X, d->x_offset, 2);
   c.dy = tc_at(dY, d->y_offset, 2);
   c.dw = tc_at(dW, d->w_offset, tc_dtype_size(d->w_dtype));

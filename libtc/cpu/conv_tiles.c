@@ -491,6 +491,7 @@ static tc_status_t redo_special(tc_cpu *cpu, const tiles_job *job, conv_driver *
 static tc_status_t run(tc_cpu *cpu, tiles_job *job, conv_driver *vector) {
   const conv2d *c = job->c;
   job->split = cpu->split;
+  tc_kernel_use(job->split->name);
   prepare(job);
   set_sizes(job, bundle_of(job));
   const int64_t bundles = min(ceil_div(c->batch, job->bundle), max(1, PASS_BYTES / job->relaid_bytes));

@@ -342,6 +342,7 @@ bool conv_tiles_suit_backward_weight(const conv2d *c) {
 tc_status_t conv_tiles_backward_weight(tc_cpu *cpu, const conv2d *c, conv_driver *vector) {
   atomic_bool special = false;
   weight_job job = {.c = c, .split = cpu->split, .h = grid_of(&c->h), .w = grid_of(&c->w), .special = &special};
+  tc_kernel_use(cpu->split->name);
   lay_out(&job);
   const size_t sums = (size_t)((job.slots + 1) * c->groups * group_weights(&job)) * sizeof(double);
   void *memory;

@@ -2,6 +2,7 @@
 #include "cpu/direct.h"
 #include "cpu/integer.h"
 #include "f16.h"
+#include "status.h"
 
 typedef struct matrix {
   const tc_cpu_kernels *kernels;
@@ -103,6 +104,7 @@ static tc_status_t run_direct(tc_cpu *cpu, const tc_gemm_batched_desc *d, const 
 
 tc_status_t tc_cpu_gemm(void *state, const tc_gemm_batched_desc *d, const tc_buffer *A, const tc_buffer *B, tc_buffer *C) {
   tc_cpu *cpu = state;
+  if (d->K > 0) tc_kernel_use(cpu->kernels->gemm_name);
   const bool ta = d->transpose_a, tb = d->transpose_b;
   const matrix a = matrix_of(cpu, tc_at(A, d->a_offset, 2), ta ? d->K : d->M, ta ? d->M : d->K, d->lda, d->stride_a, ta);
   const matrix b = matrix_of(cpu, tc_at(B, d->b_offset, 2), tb ? d->N : d->K, tb ? d->K : d->N, d->ldb, d->stride_b, !tb);

@@ -51,6 +51,7 @@ void tc_block_run(const tc_cpu *cpu, const tc_product *product, const tc_block *
   tc_split_plan plan;
   product_job job = {.kernels = cpu->kernels, .product = product};
   if (product->tiles) {
+    tc_kernel_use(cpu->split->name);
     plan = tc_split_plan_of(cpu, product, block->m);
     job.plan = &plan;
   }

@@ -108,10 +108,6 @@ static void metal_device_info(void *state, tc_device_info *out) {
   out->threads = __atomic_load_n(&m->threads, __ATOMIC_SEQ_CST);
 }
 
-static _Thread_local const char *last_kernel = "none";
-
-static const char *metal_kernel(void) { return last_kernel; }
-
 static void metal_trim(void *state) {
   tc_metal *m = state;
   if (tc_metal_forked()) return;
@@ -196,7 +192,7 @@ static tc_status_t call_end(call *c, tc_status_t status, const tc_buffer *const 
   for (size_t i = 1; i < c->plan.count; i++) {
     if (c->plan.steps[i].seconds > longest->seconds) longest = &c->plan.steps[i];
   }
-  last_kernel = c->plan.count ? longest->kernel.name : "none";
+  if (c->plan.count) tc_kernel_use(longest->kernel.name);
   if (status == TC_OK) status = tc_metal_run(c->m, &c->plan, operands);
   tc_plan_free(&c->plan);
   leave(&c->entry);
@@ -271,7 +267,6 @@ const tc_backend tc_backend_metal = {
     .open = metal_open,
     .close = metal_close,
     .device_info = metal_device_info,
-    .kernel = metal_kernel,
     .set_threads = metal_set_threads,
     .trim = metal_trim,
     .memory_alloc = metal_memory_alloc,
