@@ -66,46 +66,46 @@ static inline range range_clip(range r, int64_t first, int64_t end) {
 /* ---- Drivers ---- */
 
 /* As matrix products whose operands are gathered while they are packed: any shape. */
-tc_status_t conv_product_forward(tc_cpu *cpu, const conv2d *c);
-tc_status_t conv_product_backward_weight(tc_cpu *cpu, const conv2d *c);
+tc_status_t tc_conv_product_forward(tc_cpu *cpu, const conv2d *c);
+tc_status_t tc_conv_product_backward_weight(tc_cpu *cpu, const conv2d *c);
 
 /* As one product for each image, whose result is added to dX: any shape, and only pairs that exist. */
-tc_status_t conv_scatter_backward_input(tc_cpu *cpu, const conv2d *c);
+tc_status_t tc_conv_scatter_backward_input(tc_cpu *cpu, const conv2d *c);
 
 /* A kernel of one tap, with no padding: forward and backward_input. */
-bool conv_is_pointwise(const conv2d *c);
-tc_status_t conv_pointwise_forward(tc_cpu *cpu, const conv2d *c);
-tc_status_t conv_pointwise_backward_input(tc_cpu *cpu, const conv2d *c);
+bool tc_conv_is_pointwise(const conv2d *c);
+tc_status_t tc_conv_pointwise_forward(tc_cpu *cpu, const conv2d *c);
+tc_status_t tc_conv_pointwise_backward_input(tc_cpu *cpu, const conv2d *c);
 
 /* Plane by plane, with few channels in a group: shapes that conv_planes_suit_* finds narrow enough. */
-bool conv_planes_suit_forward(const conv2d *c);
-bool conv_planes_suit_backward_input(const conv2d *c);
-bool conv_planes_suit_backward_weight(const conv2d *c);
-tc_status_t conv_planes_forward(tc_cpu *cpu, const conv2d *c);
-tc_status_t conv_planes_backward_input(tc_cpu *cpu, const conv2d *c, bool *done); /* done: as below */
-tc_status_t conv_planes_backward_weight(tc_cpu *cpu, const conv2d *c);
+bool tc_conv_planes_suit_forward(const conv2d *c);
+bool tc_conv_planes_suit_backward_input(const conv2d *c);
+bool tc_conv_planes_suit_backward_weight(const conv2d *c);
+tc_status_t tc_conv_planes_forward(tc_cpu *cpu, const conv2d *c);
+tc_status_t tc_conv_planes_backward_input(tc_cpu *cpu, const conv2d *c, bool *done); /* done: as below */
+tc_status_t tc_conv_planes_backward_weight(tc_cpu *cpu, const conv2d *c);
 
-/* The gradient of the weight, tap by tap: shapes that conv_weight_suits finds wide enough. */
-bool conv_weight_suits(const conv2d *c);
-tc_status_t conv_weight(tc_cpu *cpu, const conv2d *c);
+/* The gradient of the weight, tap by tap: shapes that tc_conv_weight_suits finds wide enough. */
+bool tc_conv_weight_suits(const conv2d *c);
+tc_status_t tc_conv_weight(tc_cpu *cpu, const conv2d *c);
 
 /* Tap by tap over images relaid by channels: shapes that conv_taps_suit_* finds wide enough. */
-bool conv_taps_suit_forward(const conv2d *c);
-bool conv_taps_suit_backward_input(const conv2d *c);
-tc_status_t conv_taps_forward(tc_cpu *cpu, const conv2d *c);
+bool tc_conv_taps_suit_forward(const conv2d *c);
+bool tc_conv_taps_suit_backward_input(const conv2d *c);
+tc_status_t tc_conv_taps_forward(tc_cpu *cpu, const conv2d *c);
 /* Leaves dX as it is and says so in *done, if a weight is inf or NaN: it would meet the padding. */
-tc_status_t conv_taps_backward_input(tc_cpu *cpu, const conv2d *c, bool *done);
+tc_status_t tc_conv_taps_backward_input(tc_cpu *cpu, const conv2d *c, bool *done);
 
 /* Tap by tap on tiles (an ISA that has them): shapes that conv_tiles_suit_* finds wide enough. vector does the whole call again if a
  * weight is inf or NaN, and each image that has such a pixel. */
 typedef tc_status_t conv_driver(tc_cpu *cpu, const conv2d *c);
-bool conv_tiles_suit_forward(const conv2d *c);
-bool conv_tiles_suit_backward_input(const conv2d *c);
-tc_status_t conv_tiles_forward(tc_cpu *cpu, const conv2d *c, conv_driver *vector);
-tc_status_t conv_tiles_backward_input(tc_cpu *cpu, const conv2d *c, conv_driver *vector);
+bool tc_conv_tiles_suit_forward(const conv2d *c);
+bool tc_conv_tiles_suit_backward_input(const conv2d *c);
+tc_status_t tc_conv_tiles_forward(tc_cpu *cpu, const conv2d *c, conv_driver *vector);
+tc_status_t tc_conv_tiles_backward_input(tc_cpu *cpu, const conv2d *c, conv_driver *vector);
 
 /* The same for the gradient of the weight, which vector computes if there is any inf or NaN. */
-bool conv_tiles_suit_backward_weight(const conv2d *c);
-tc_status_t conv_tiles_backward_weight(tc_cpu *cpu, const conv2d *c, conv_driver *vector);
+bool tc_conv_tiles_suit_backward_weight(const conv2d *c);
+tc_status_t tc_conv_tiles_backward_weight(tc_cpu *cpu, const conv2d *c, conv_driver *vector);
 
 #endif

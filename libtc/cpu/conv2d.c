@@ -24,26 +24,26 @@ static conv2d begin(const tc_cpu *cpu, const tc_conv2d_desc *d) {
 
 /* With the vector kernels, but that an ISA with tiles may use them in a product. */
 static tc_status_t vector_forward(tc_cpu *cpu, const conv2d *c) {
-  if (conv_planes_suit_forward(c)) return conv_planes_forward(cpu, c);
-  if (conv_is_pointwise(c)) return conv_pointwise_forward(cpu, c);
-  return conv_taps_suit_forward(c) ? conv_taps_forward(cpu, c) : conv_product_forward(cpu, c);
+  if (tc_conv_planes_suit_forward(c)) return tc_conv_planes_forward(cpu, c);
+  if (tc_conv_is_pointwise(c)) return tc_conv_pointwise_forward(cpu, c);
+  return tc_conv_taps_suit_forward(c) ? tc_conv_taps_forward(cpu, c) : tc_conv_product_forward(cpu, c);
 }
 
 static tc_status_t vector_backward_input(tc_cpu *cpu, const conv2d *c) {
   bool done = false;
-  if (conv_planes_suit_backward_input(c)) {
-    TC_TRY(conv_planes_backward_input(cpu, c, &done));
-  } else if (conv_is_pointwise(c)) {
-    return conv_pointwise_backward_input(cpu, c);
-  } else if (conv_taps_suit_backward_input(c)) {
-    TC_TRY(conv_taps_backward_input(cpu, c, &done));
+  if (tc_conv_planes_suit_backward_input(c)) {
+    TC_TRY(tc_conv_planes_backward_input(cpu, c, &done));
+  } else if (tc_conv_is_pointwise(c)) {
+    return tc_conv_pointwise_backward_input(cpu, c);
+  } else if (tc_conv_taps_suit_backward_input(c)) {
+    TC_TRY(tc_conv_taps_backward_input(cpu, c, &done));
   }
-  return done ? TC_OK : conv_scatter_backward_input(cpu, c);
+  return done ? TC_OK : tc_conv_scatter_backward_input(cpu, c);
 }
 
 static tc_status_t vector_backward_weight(tc_cpu *cpu, const conv2d *c) {
-  if (conv_planes_suit_backward_weight(c)) return conv_planes_backward_weight(cpu, c);
-  return conv_weight_suits(c) ? conv_weight(cpu, c) : conv_product_backward_weight(cpu, c);
+  if (tc_conv_planes_suit_backward_weight(c)) return tc_conv_planes_backward_weight(cpu, c);
+  return tc_conv_weight_suits(c) ? tc_conv_weight(cpu, c) : tc_conv_product_backward_weight(cpu, c);
 }
 
 tc_status_t tc_cpu_conv2d_forward(void *state, const tc_conv2d_desc *d, const tc_buffer *X, const tc_buffer *weight,
@@ -56,8 +56,8 @@ tc_status_t tc_cpu_conv2d_forward(void *state, const tc_conv2d_desc *d, const tc
   c.bias = bias ? tc_at(bias, d->bias_offset, 2) : NULL;
   c.y = tc_at(Y, d->y_offset, 2);
   if (!tc_tiles_pay(cpu, c.out_channels, c.pixels, c.in_channels * c.taps)) return vector_forward(cpu, &c);
-  const bool taps = !conv_is_pointwise(&c) && conv_tiles_suit_forward(&c);
-  return taps ? conv_tiles_forward(cpu, &c, vector_forward) : conv_product_forward(cpu, &c);
+  const bool taps = !tc_conv_is_pointwise(&c) && tc_conv_tiles_suit_forward(&c);
+  return taps ? tc_conv_tiles_forward(cpu, &c, vector_forward) : tc_conv_product_forward(cpu, &c);
 }
 
 tc_status_t tc_cpu_conv2d_backward_input(void *state, const tc_conv2d_desc *d, const tc_buffer *dY, const tc_buffer *weight,
@@ -69,8 +69,8 @@ tc_status_t tc_cpu_conv2d_backward_input(void *state, const tc_conv2d_desc *d, c
   c.weight = tc_at(weight, d->w_offset, 2);
   c.dx = tc_at(dX, d->x_offset, 2);
   if (!tc_tiles_pay(cpu, c.in_channels, c.pixels, c.out_channels * c.taps)) return vector_backward_input(cpu, &c);
-  return conv_tiles_suit_backward_input(&c) ? conv_tiles_backward_input(cpu, &c, vector_backward_input)
-                                            : conv_scatter_backward_input(cpu, &c);
+  return tc_conv_tiles_suit_backward_input(&c) ? tc_conv_tiles_backward_input(cpu, &c, vector_backward_input)
+                                               : tc_conv_scatter_backward_input(cpu, &c);
 }
 
 tc_status_t tc_cpu_conv2d_backward_weight(void *state, const tc_conv2d_desc *d, const tc_buffer *X, const tc_buffer *dY,
@@ -83,6 +83,6 @@ tc_status_t tc_cpu_conv2d_backward_weight(void *state, const tc_conv2d_desc *d, 
   c.dw = tc_at(dW, d->w_offset, tc_dtype_size(d->w_dtype));
   c.dw_f32 = d->w_dtype == TC_DTYPE_F32;
   if (!tc_tiles_pay(cpu, c.out_channels, c.in_channels * c.taps, c.batch * c.pixels)) return vector_backward_weight(cpu, &c);
-  return conv_tiles_suit_backward_weight(&c) ? conv_tiles_backward_weight(cpu, &c, vector_backward_weight)
-                                             : conv_product_backward_weight(cpu, &c);
+  return tc_conv_tiles_suit_backward_weight(&c) ? tc_conv_tiles_backward_weight(cpu, &c, vector_backward_weight)
+                                                : tc_conv_product_backward_weight(cpu, &c);
 }

@@ -163,13 +163,13 @@ static bool suits(const conv2d *c, int64_t sources, int64_t results) {
          c->h.stride <= PHASES_MAX && c->w.stride <= PHASES_MAX;
 }
 
-bool conv_planes_suit_forward(const conv2d *c) {
+bool tc_conv_planes_suit_forward(const conv2d *c) {
   if (!suits(c, c->in_channels, c->out_channels)) return false;
   const planes_job job = describe(c, c->x, false);
   return task_floats(&job) <= TASK_FLOATS_MAX;
 }
 
-bool conv_planes_suit_backward_input(const conv2d *c) {
+bool tc_conv_planes_suit_backward_input(const conv2d *c) {
   if (!suits(c, c->out_channels, c->in_channels)) return false;
   const planes_job job = describe(c, c->dy, true);
   return task_floats(&job) <= TASK_FLOATS_MAX;
@@ -185,12 +185,12 @@ static tc_status_t run(tc_cpu *cpu, const planes_job *job) {
   return TC_OK;
 }
 
-tc_status_t conv_planes_forward(tc_cpu *cpu, const conv2d *c) {
+tc_status_t tc_conv_planes_forward(tc_cpu *cpu, const conv2d *c) {
   const planes_job job = describe(c, c->x, false);
   return run(cpu, &job);
 }
 
-tc_status_t conv_planes_backward_input(tc_cpu *cpu, const conv2d *c, bool *done) {
+tc_status_t tc_conv_planes_backward_input(tc_cpu *cpu, const conv2d *c, bool *done) {
   const planes_job job = describe(c, c->dy, true);
   *done = c->kernels->finite(c->groups * c->out_channels * c->in_channels * c->taps, c->weight);
   return *done ? run(cpu, &job) : TC_OK;
@@ -250,13 +250,13 @@ static void weight_task(const void *arg, int64_t group, char *workspace) {
 /* Groups are the tasks, so that there should be some. */
 enum { GROUPS_MIN = 8 };
 
-bool conv_planes_suit_backward_weight(const conv2d *c) {
+bool tc_conv_planes_suit_backward_weight(const conv2d *c) {
   if (c->batch == 0 || c->groups < GROUPS_MIN || !suits(c, c->in_channels, c->out_channels)) return false;
   const planes_job job = describe(c, c->x, false);
   return weight_task_floats(&job) <= TASK_FLOATS_MAX;
 }
 
-tc_status_t conv_planes_backward_weight(tc_cpu *cpu, const conv2d *c) {
+tc_status_t tc_conv_planes_backward_weight(tc_cpu *cpu, const conv2d *c) {
   const planes_job job = describe(c, c->x, false);
   tc_team team;
   const size_t bytes = (size_t)weight_task_floats(&job) * sizeof(float);

@@ -31,7 +31,7 @@ typedef struct pointwise_job {
   float *weights; /* [groups][results][ld] */
 } pointwise_job;
 
-bool conv_is_pointwise(const conv2d *c) { return c->taps == 1 && c->h.pad == 0 && c->w.pad == 0 && c->h.out > 0; }
+bool tc_conv_is_pointwise(const conv2d *c) { return c->taps == 1 && c->h.pad == 0 && c->w.pad == 0 && c->h.out > 0; }
 
 /* ---- Pixels ---- */
 
@@ -240,14 +240,14 @@ static conv2d flatten(const conv2d *problem) {
   return c;
 }
 
-tc_status_t conv_pointwise_forward(tc_cpu *cpu, const conv2d *problem) {
+tc_status_t tc_conv_pointwise_forward(tc_cpu *cpu, const conv2d *problem) {
   pointwise_job job = {.c = flatten(problem), .terms = problem->in_channels, .results = problem->out_channels};
   job.src_plane = problem->h.size * problem->w.size;
   job.dst_plane = problem->pixels;
   return run(cpu, &job);
 }
 
-tc_status_t conv_pointwise_backward_input(tc_cpu *cpu, const conv2d *problem) {
+tc_status_t tc_conv_pointwise_backward_input(tc_cpu *cpu, const conv2d *problem) {
   pointwise_job job = {.c = flatten(problem), .terms = problem->out_channels, .results = problem->in_channels, .backward = true};
   job.src_plane = problem->pixels;
   job.dst_plane = problem->h.size * problem->w.size;

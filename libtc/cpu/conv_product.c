@@ -102,7 +102,7 @@ static void store_y(const void *self, int64_t group, int64_t o, int64_t j, int64
   }
 }
 
-tc_status_t conv_product_forward(tc_cpu *cpu, const conv2d *problem) {
+tc_status_t tc_conv_product_forward(tc_cpu *cpu, const conv2d *problem) {
   conv2d c = *problem;
   conv_flatten(&c);
   const tc_product product = {
@@ -132,7 +132,7 @@ static void store_dw_f32(const void *self, int64_t group, int64_t o, int64_t j, 
   for (int64_t x = 0; x < n; x++) dw[x] = canonical_nan(values[x]);
 }
 
-tc_status_t conv_product_backward_weight(tc_cpu *cpu, const conv2d *problem) {
+tc_status_t tc_conv_product_backward_weight(tc_cpu *cpu, const conv2d *problem) {
   conv2d c = *problem;
   conv_flatten(&c);
   const tc_product product = {

@@ -186,7 +186,7 @@ static void part_task(const void *arg, int64_t task, char *workspace) {
   part_store(&t);
 }
 
-tc_status_t conv_scatter_backward_input(tc_cpu *cpu, const conv2d *c) {
+tc_status_t tc_conv_scatter_backward_input(tc_cpu *cpu, const conv2d *c) {
   const int64_t threads = tc_cpu_threads(cpu, conv_multiplies(c));
   const parts_job job = {cpu, c, choose_parts(c, threads)};
   const int64_t tasks = part_count(c, job.n);

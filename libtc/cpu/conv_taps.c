@@ -321,19 +321,19 @@ static bool suits(const conv2d *c, const tap_axis *h, const tap_axis *w, int64_t
   return results >= 8 && floats <= IMAGE_FLOATS_MAX;
 }
 
-bool conv_taps_suit_forward(const conv2d *c) {
+bool tc_conv_taps_suit_forward(const conv2d *c) {
   if (!taps_are_few(c) || c->h.stride > STRIDE_MAX || c->w.stride > STRIDE_MAX) return false;
   const tap_axis h = forward_axis(&c->h), w = forward_axis(&c->w);
   return suits(c, &h, &w, c->in_channels, c->out_channels);
 }
 
-bool conv_taps_suit_backward_input(const conv2d *c) {
+bool tc_conv_taps_suit_backward_input(const conv2d *c) {
   if (!taps_are_few(c) || c->h.stride > PHASES_MAX || c->w.stride > PHASES_MAX) return false;
   const tap_axis h = backward_axis(&c->h), w = backward_axis(&c->w);
   return suits(c, &h, &w, c->out_channels, c->in_channels);
 }
 
-tc_status_t conv_taps_forward(tc_cpu *cpu, const conv2d *c) {
+tc_status_t tc_conv_taps_forward(tc_cpu *cpu, const conv2d *c) {
   taps_job job = {.c = c, .src = c->x, .dst = c->y, .bias = c->bias, .terms = c->in_channels, .results = c->out_channels};
   job.h = forward_axis(&c->h);
   job.w = forward_axis(&c->w);
@@ -341,7 +341,7 @@ tc_status_t conv_taps_forward(tc_cpu *cpu, const conv2d *c) {
   return run(cpu, &job, false, &done);
 }
 
-tc_status_t conv_taps_backward_input(tc_cpu *cpu, const conv2d *c, bool *done) {
+tc_status_t tc_conv_taps_backward_input(tc_cpu *cpu, const conv2d *c, bool *done) {
   taps_job job = {.c = c, .src = c->dy, .dst = c->dx, .terms = c->out_channels, .results = c->in_channels, .transposed = true};
   job.h = backward_axis(&c->h);
   job.w = backward_axis(&c->w);

@@ -527,19 +527,19 @@ static bool fits(const conv2d *c, const tap_axis *h, const tap_axis *w, int64_t 
   return bytes <= IMAGE_BYTES_MAX && w->size / w->phases >= ROW_PIXELS_MIN;
 }
 
-bool conv_tiles_suit_forward(const conv2d *c) {
+bool tc_conv_tiles_suit_forward(const conv2d *c) {
   if (!taps_are_few(c, c->in_channels) || c->h.stride > STRIDE_MAX || c->w.stride > STRIDE_MAX) return false;
   const tap_axis h = forward_axis(&c->h), w = forward_axis(&c->w);
   return fits(c, &h, &w, c->in_channels);
 }
 
-bool conv_tiles_suit_backward_input(const conv2d *c) {
+bool tc_conv_tiles_suit_backward_input(const conv2d *c) {
   if (!taps_are_few(c, c->out_channels) || c->h.stride > PHASES_MAX || c->w.stride > PHASES_MAX) return false;
   const tap_axis h = backward_axis(&c->h), w = backward_axis(&c->w);
   return fits(c, &h, &w, c->out_channels);
 }
 
-tc_status_t conv_tiles_forward(tc_cpu *cpu, const conv2d *c, conv_driver *vector) {
+tc_status_t tc_conv_tiles_forward(tc_cpu *cpu, const conv2d *c, conv_driver *vector) {
   tiles_job job = {.c = c, .src = c->x, .dst = c->y, .bias = c->bias, .terms = c->in_channels, .results = c->out_channels};
   job.h = forward_axis(&c->h);
   job.w = forward_axis(&c->w);
@@ -547,7 +547,7 @@ tc_status_t conv_tiles_forward(tc_cpu *cpu, const conv2d *c, conv_driver *vector
 }
 
 /* Short rows of one tap become one row, which divides better into tiles. */
-tc_status_t conv_tiles_backward_input(tc_cpu *cpu, const conv2d *problem, conv_driver *vector) {
+tc_status_t tc_conv_tiles_backward_input(tc_cpu *cpu, const conv2d *problem, conv_driver *vector) {
   conv2d c = *problem;
   if (c.pixels <= FLAT_PIXELS_MAX) conv_flatten(&c);
   tiles_job job = {.c = &c, .src = c.dy, .dst = c.dx, .terms = c.out_channels, .results = c.in_channels, .backward = true};

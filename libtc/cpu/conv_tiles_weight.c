@@ -329,7 +329,7 @@ static tc_status_t run_with_sums(tc_cpu *cpu, weight_job *job) {
  * many of them. */
 static const double IMAGE_BYTES_MAX = 1 << 28;
 
-bool conv_tiles_suit_backward_weight(const conv2d *c) {
+bool tc_conv_tiles_suit_backward_weight(const conv2d *c) {
   if (c->taps == 1 || c->taps > TAPS_MAX || c->h.kernel > AXIS_TAPS_MAX || c->w.kernel > AXIS_TAPS_MAX) return false;
   if (c->h.stride > PHASES_MAX || c->w.stride > PHASES_MAX || c->in_channels < 12 || c->w.out < 4) return false;
   const grid_axis h = grid_of(&c->h), w = grid_of(&c->w);
@@ -339,7 +339,7 @@ bool conv_tiles_suit_backward_weight(const conv2d *c) {
   return 4 * places * channels <= IMAGE_BYTES_MAX && 2 * sums <= (double)SUMS_BYTES;
 }
 
-tc_status_t conv_tiles_backward_weight(tc_cpu *cpu, const conv2d *c, conv_driver *vector) {
+tc_status_t tc_conv_tiles_backward_weight(tc_cpu *cpu, const conv2d *c, conv_driver *vector) {
   atomic_bool special = false;
   weight_job job = {.c = c, .split = cpu->split, .h = grid_of(&c->h), .w = grid_of(&c->w), .special = &special};
   tc_kernel_use(cpu->split->name);

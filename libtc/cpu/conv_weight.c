@@ -350,12 +350,12 @@ static void cut(weight_job *job, int64_t threads) {
 /* A chunk's X, of one block, stays in a second-level cache; strides are limited so that its size can be computed. */
 enum { REGION_FLOATS_MAX = 1 << 18, STRIDE_MAX = 1024 };
 
-bool conv_weight_suits(const conv2d *c) {
+bool tc_conv_weight_suits(const conv2d *c) {
   return c->batch > 0 && c->h.stride <= STRIDE_MAX && c->w.stride <= STRIDE_MAX && c->out_channels >= 2 &&
          c->in_channels * c->w.kernel >= 8 && describe(c).region_floats <= REGION_FLOATS_MAX;
 }
 
-tc_status_t conv_weight(tc_cpu *cpu, const conv2d *problem) {
+tc_status_t tc_conv_weight(tc_cpu *cpu, const conv2d *problem) {
   weight_job job = describe(problem);
   const int64_t threads = tc_cpu_threads(cpu, conv_multiplies(problem));
   cut(&job, threads);
