@@ -291,6 +291,7 @@ def bench(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -
     """Run the command in this process; its status and stdout."""
     monkeypatch.setattr(yardstick, "CEILING_SECONDS", 1e-6)
     monkeypatch.setattr(yardstick, "COPY_BYTES", 2**16)
+    monkeypatch.setattr(yardstick, "SQUARES", (16,))
     monkeypatch.setattr(measure, "SAMPLE_SECONDS", 1e-6)
     monkeypatch.setattr(measure, "WAKE_SECONDS", 0)
     monkeypatch.setattr(measure, "_switches", lambda: 0)  # whatever else this machine does
@@ -431,6 +432,7 @@ def test_isa_and_threads(bench: Any) -> None:
     assert os.environ.get("TC_CPU_ISA") == before
 
 
+@cpu_only
 def test_peers_are_held_to_the_isa(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: dict[str, str] = {}
 
@@ -453,6 +455,7 @@ def test_peers_are_held_to_the_isa(bench: Any, monkeypatch: pytest.MonkeyPatch) 
 # ---- The yardstick ---------------------------------------------------------------------------------------------------
 
 
+@cpu_only
 def test_the_ceiling_is_the_kernel_in_use(context: tcpy.Context, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(yardstick, "CEILING_SECONDS", 1e-6)
     found = yardstick.ceiling(context)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from conftest import BACKEND
 
 import tcpy
 from tcpy import _reference as reference
@@ -194,9 +195,9 @@ def test_sums_are_taken_in_float32(context: tcpy.Context) -> None:
 def test_same_bits_whatever_the_threads_and_the_isa(context: tcpy.Context, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(12)
     a, b = halves(rng, 150, 700), halves(rng, 700, 133)
-    # Kernels on bf16 tiles have bits of their own, the same for all of them.
+    # Kernels on bf16 tiles have bits of their own, the same for all of them; so has a GPU.
     monkeypatch.setenv("TC_CPU_ISA", "amxemu" if "bf16x2" in context.info()["kernel"] else "generic")
-    with tcpy.Context("cpu") as other:
+    with tcpy.Context(BACKEND) as other:
         expected = tcpy.gemm(a, b, context=other).tobytes()
     for threads in (1, 2, 5):
         context.threads = threads
