@@ -55,7 +55,7 @@ uint64_t last_phase; // counts barriers and threadgroups, over all dispatches
 uint64_t phase[2];   // of each memory: since its last barrier
 uint64_t threadgroup_begin, dispatch_begin;
 // The shadow of memory: a table with open addressing.
-constexpr size_t max_pages = 4096;
+constexpr size_t max_pages = 32768;
 struct entry {
   uintptr_t number;
   page *shadow;
@@ -80,7 +80,7 @@ page *new_page() {
 
 page *page_of(uintptr_t address) {
   uintptr_t number = address / page_bytes;
-  size_t at = number * 0x9e3779b97f4a7c15 >> 51; // 13 bits
+  size_t at = number * 0x9e3779b97f4a7c15 >> 48; // 16 bits
   while (pages[at].shadow && pages[at].number != number) at = (at + 1) % (2 * max_pages);
   if (!pages[at].shadow) pages[at] = {number, new_page()};
   return pages[at].shadow;
