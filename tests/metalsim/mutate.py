@@ -12,6 +12,7 @@ import argparse
 import os
 import random
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -138,6 +139,8 @@ def first_failure(process: "subprocess.Popen[str]", limit: float | None) -> str:
         process.kill()
     timer.cancel()
     status = process.wait()
+    if status == -signal.SIGTERM:
+        raise BrokenError("someone else ended a test")
     return failure or (f"status {status}" if status else "")
 
 

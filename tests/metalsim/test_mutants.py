@@ -120,6 +120,8 @@ def test_first_failure() -> None:
     assert said("print('FAIL here', flush=True); import time; time.sleep(99)") == "FAIL here\n"
     assert said("raise SystemExit(3)") == "status 3"
     assert said("import time; time.sleep(99)", 0.1) == "status -9"
+    with pytest.raises(mutate.BrokenError):
+        said("import os, signal; os.kill(os.getpid(), signal.SIGTERM)")
 
 
 def test_sample_is_the_seeds() -> None:
