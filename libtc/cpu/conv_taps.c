@@ -182,9 +182,6 @@ static void compute_tile(const taps_job *job, const rectangle *r, int64_t n, int
   }
 }
 
-/* Parts of even size. */
-static int64_t even_part(int64_t extent, int64_t limit) { return ceil_div(extent, ceil_div(extent, limit)); }
-
 /* Fewer places in a tile don't keep the multipliers busy. */
 enum { TILE_LOW = 4 };
 

@@ -268,7 +268,7 @@ static void multiply(worker *w, const phase *p, const pair *pixels) {
   const int64_t lda = job->bundle > 1 ? job->pixel : job->w.step * job->pixel;
   const tc_split_layout layout = {lda, job->region, pixels->a[1] - pixels->a[0], 64, 2 * TILE_BYTES, TILE_BYTES};
   const tc_split_side side = {work_slice, w};
-  const int64_t most = ceil_div(p->steps, ceil_div(p->steps, TC_SPLIT_STEPS_MAX));
+  const int64_t most = even_part(p->steps, TC_SPLIT_STEPS_MAX);
   const bool whole = pixels->pixels[0] == job->rows && (pixels->tiles == 1 || pixels->pixels[1] == job->rows);
   if (!whole) zero_pair(w, pixels);
   for (int64_t first = 0; first < p->steps; first += most) {
@@ -400,7 +400,7 @@ static void prepare(tiles_job *job) {
   job->steps = job->blocks * job->block_steps;
   job->panels = ceil_div(job->results, PANEL);
   const int64_t row_multiplies = job->w.size * min(job->results, PANEL) * job->terms * c->taps / (job->h.phases * job->w.phases);
-  job->segment = round_up(ceil_div(job->w.size, ceil_div(job->w.size, SEGMENT)), job->w.phases);
+  job->segment = round_up(even_part(job->w.size, SEGMENT), job->w.phases);
   if (job->segment > job->w.size) job->segment = job->w.size;
   job->band = min(job->h.size, max(1, TASK_MULTIPLIES / (row_multiplies + 1)));
 }
@@ -414,7 +414,7 @@ static int64_t bundle_of(const tiles_job *job) {
 /* Rows of a tile that a row of pixels divides well into. */
 static int64_t tile_rows(const tiles_job *job, int64_t bundle) {
   const int64_t pixels = ceil_div(job->segment, job->w.phases) * bundle;
-  return ceil_div(pixels, ceil_div(pixels, ROWS));
+  return even_part(pixels, ROWS);
 }
 
 static void run_pass(tiles_job *job, const tc_team *team) {

@@ -233,7 +233,7 @@ static void compute_task(const void *arg, int64_t task, char *workspace) {
               .partial = (float *)(void *)(workspace + sums_bytes(job))};
   memset(w.sums, 0, sums_bytes(job));
   memset(w.partial, 0, (size_t)(2 * job->rows * PANEL) * sizeof(float));
-  const int64_t steps = piece_images(job, piece) * job->steps, chunk = ceil_div(steps, ceil_div(steps, TC_SPLIT_STEPS_MAX));
+  const int64_t steps = piece_images(job, piece) * job->steps, chunk = even_part(steps, TC_SPLIT_STEPS_MAX);
   job->split->begin(job->rows);
   for (int64_t first = 0; first < steps; first += chunk) {
     for (int64_t t = 0; t < c->taps; t++) multiply(&w, slot * job->images, first, min(chunk, steps - first), t);

@@ -147,7 +147,7 @@ static void add_block(const weight_job *job, const weight_memory *w, int64_t blo
       const int64_t n = min(nr, columns - panel * nr);
       for (int64_t o = 0, m; n > 0 && o < rows; o += m) {
         const int64_t left = min(A_BLOCK - o % A_BLOCK, rows - o);
-        m = ceil_div(left, ceil_div(left, mr));
+        m = even_part(left, mr);
         const float *a = w->a + o / A_BLOCK * A_BLOCK * TC_KC + o % A_BLOCK;
         c->kernels->outer(m, n, w->k->strips, w->k->run, a, A_BLOCK, b + panel * nr, ldb, sums + o * nr, nr);
       }

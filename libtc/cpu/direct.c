@@ -167,19 +167,14 @@ static void blocks_task(const void *arg, int64_t task, char *workspace) {
   }
 }
 
-/* Parts of even size, at most limit, in whole units. */
-static int64_t even_part(int64_t extent, int64_t limit, int64_t unit) {
-  return round_up(ceil_div(extent, ceil_div(extent, limit)), unit);
-}
-
 /* The largest blocks that give every thread some, and how many make a task. No floating point: the caller's environment may trap. */
 static void choose_block(direct_job *job, int64_t threads) {
   const tc_direct *d = job->direct;
-  job->mb = even_part(d->M, ROWS_MAX, 1);
+  job->mb = even_part(d->M, ROWS_MAX);
   const int64_t rows = d->items * ceil_div(d->M, job->mb);
   int64_t limit = min(COLUMNS_MAX, ELEMENTS_MAX / job->mb);
   while (threads > 1 && limit > TILE && rows * ceil_div(d->N, limit) < 4 * threads) limit /= 2;
-  job->nb = even_part(d->N, limit, TC_HALF_COLUMNS);
+  job->nb = round_up(even_part(d->N, limit), TC_HALF_COLUMNS);
   job->blocks = rows * ceil_div(d->N, job->nb);
   const int64_t multiplies = job->mb * job->nb * min(d->K, TASK_MULTIPLIES);
   job->task_blocks = min(1 + TASK_MULTIPLIES / multiplies, ceil_div(job->blocks, 4 * threads));

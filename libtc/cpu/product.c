@@ -90,11 +90,6 @@ static int64_t item_tiles(const product_job *job) {
 /* The largest multiple of unit that is at most a, but at least one. */
 static int64_t round_down(int64_t a, int64_t unit) { return max(a / unit, 1) * unit; }
 
-/* Cuts an extent into parts of even size, at most limit. */
-static int64_t even_part(int64_t extent, int64_t limit, int64_t unit) {
-  return round_up(ceil_div(extent, ceil_div(extent, limit)), unit);
-}
-
 /* A tile's packing costs a.cost/nc + b.cost/mc for each product, and mc*nc is given by the caches: so mc/nc = b.cost/a.cost is the
  * best, unless M or N is shorter. */
 static void largest_tile(const product_job *job, int64_t *mc, int64_t *nc) {
@@ -114,8 +109,8 @@ static void choose_tile(product_job *job, int64_t threads) {
   int64_t mc, nc;
   largest_tile(job, &mc, &nc);
   for (;;) {
-    job->mc = even_part(p->M, mc, mr);
-    job->nc = even_part(p->N, nc, nr);
+    job->mc = round_up(even_part(p->M, mc), mr);
+    job->nc = round_up(even_part(p->N, nc), nr);
     const bool tall = job->mc > 4 * mr, wide = job->nc > 2 * nr;
     if (p->items * item_tiles(job) >= 2 * threads || !(tall || wide)) return;
     if (wide && (job->nc >= job->mc || !tall)) {

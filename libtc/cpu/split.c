@@ -57,16 +57,13 @@ size_t tc_split_bytes(const tc_cpu_kernels *kernels) { return AT_PANELS + tc_pan
 
 /* ---- The plan ---- */
 
-/* The part of an extent that each of as many tiles as it needs takes. */
-static int64_t even_tile(int64_t extent, int64_t largest) { return ceil_div(extent, ceil_div(extent, largest)); }
-
 tc_split_plan tc_split_plan_of(const tc_cpu *cpu, const tc_product *product, int64_t m) {
   return (tc_split_plan){
       .kernels = cpu->kernels,
       .split = cpu->split,
       .product = product,
-      .kc = product->K ? round_up(even_tile(product->K, TC_SPLIT_KC), TC_SPLIT_TERMS) : TC_SPLIT_KC,
-      .a = {.source = &product->a, .extent = product->M, .unit = even_tile(m, TC_SPLIT_ROWS_MAX)},
+      .kc = product->K ? round_up(even_part(product->K, TC_SPLIT_KC), TC_SPLIT_TERMS) : TC_SPLIT_KC,
+      .a = {.source = &product->a, .extent = product->M, .unit = even_part(m, TC_SPLIT_ROWS_MAX)},
       .b = {.source = &product->b, .extent = product->N, .unit = TC_SPLIT_COLUMNS, .pairs = true},
   };
 }
