@@ -15,25 +15,6 @@
 
 /* ---- Sources ---- */
 
-/* Widens n elements that are stride apart. */
-static void widen_strided(const tc_cpu_kernels *kernels, int64_t n, const uint16_t *src, int64_t stride, float *dst) {
-  if (stride == 1) {
-    kernels->widen(n, src, dst);
-    return;
-  }
-  enum { STEP = 64 };
-  uint16_t dense[STEP];
-  for (int64_t i = 0; i < n; i += STEP) {
-    const int64_t step = min(STEP, n - i);
-    if (stride == 2) { /* which the compiler turns into shuffles */
-      for (int64_t s = 0; s < step; s++) dense[s] = src[(i + s) * 2];
-    } else {
-      for (int64_t s = 0; s < step; s++) dense[s] = src[(i + s) * stride];
-    }
-    kernels->widen(step, dense, dst + i);
-  }
-}
-
 static void zero(int64_t n, float *out) {
   for (int64_t x = 0; x < n; x++) out[x] = 0;
 }
@@ -52,7 +33,8 @@ static void col_row(const void *self, int64_t group, int64_t r, int64_t first, i
       const int64_t iy = oy * c->h.stride - c->h.pad + ky * c->h.dilation;
       const int64_t ix = inside.first * c->w.stride - c->w.pad + kx * c->w.dilation;
       const uint16_t *plane = conv_image(c->x, c, img, group, channel, c->in_channels, c->h.size * c->w.size);
-      widen_strided(c->kernels, inside.end - inside.first, plane + iy * c->w.size + ix, c->w.stride, out + (inside.first - ox));
+      c->kernels->widen_rows(1, inside.end - inside.first, plane + iy * c->w.size + ix, 0, c->w.stride, out + (inside.first - ox),
+                             0);
     }
     zero(end - inside.end, out + (inside.end - ox));
     out += end - ox;
