@@ -230,25 +230,17 @@ static tc_status_t run(tc_cpu *cpu, pointwise_job *job) {
   return status;
 }
 
-/* With stride 1 an image is one row. */
-static conv2d flatten(const conv2d *problem) {
-  conv2d c = *problem;
-  if (c.h.stride == 1 && c.w.stride == 1) {
-    c.w.size = c.w.out = c.pixels;
-    c.h.size = c.h.out = 1;
-  }
-  return c;
-}
-
 tc_status_t tc_conv_pointwise_forward(tc_cpu *cpu, const conv2d *problem) {
-  pointwise_job job = {.c = flatten(problem), .terms = problem->in_channels, .results = problem->out_channels};
+  pointwise_job job = {.c = *problem, .terms = problem->in_channels, .results = problem->out_channels};
+  conv_flatten(&job.c);
   job.src_plane = problem->h.size * problem->w.size;
   job.dst_plane = problem->pixels;
   return run(cpu, &job);
 }
 
 tc_status_t tc_conv_pointwise_backward_input(tc_cpu *cpu, const conv2d *problem) {
-  pointwise_job job = {.c = flatten(problem), .terms = problem->out_channels, .results = problem->in_channels, .backward = true};
+  pointwise_job job = {.c = *problem, .terms = problem->out_channels, .results = problem->in_channels, .backward = true};
+  conv_flatten(&job.c);
   job.src_plane = problem->pixels;
   job.dst_plane = problem->h.size * problem->w.size;
   return run(cpu, &job);

@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * The three directions as matrix products (product.h), with P = out_H*out_W pixels and T = kH*kW taps, for each group:
+ * Forward and the gradient of the weight as matrix products (product.h), with P = out_H*out_W pixels and T = kH*kW taps, for each
+ * group:
  *   forward          Y[o, (n,p)]     = weight[o, (i,t)]  *  col[(i,t), (n,p)]
  *   backward_weight  dW[o, (i,t)]    = dY[o, (n,p)]      *  col[(i,t), (n,p)]^T
- *   backward_input   dCol[(i,t), p]  = weight[o, (i,t)]^T * dY[o, p], for each image; dX[i] = sum over t of dCol moved by the tap
  * where col[(i,t), (n,p)] is the pixel of channel i that tap t sees at output pixel p of image n, or 0 over padding. Rows of col
- * are gathered while they are packed, and rows of dCol are added to dX as they come, so neither is ever stored.
+ * are gathered while they are packed, so it is never stored.
  */
-#include <string.h>
-
 #include "cpu/conv.h"
 #include "cpu/product.h"
 #include "f16.h"

@@ -1,4 +1,9 @@
-/* SPDX-License-Identifier: MIT */
+/* SPDX-License-Identifier: MIT
+ *
+ * The gradient of the input as a matrix product (product.h), for each image and group:
+ *   dCol[(i,t), p] = weight[o, (i,t)]^T * dY[o, p];  dX[i] = sum over t of dCol moved by the tap
+ * Only real pairs are multiplied, so any weights will do. Rows of dCol are added to dX as they come, so it is never stored.
+ */
 #include <string.h>
 
 #include "cpu/conv.h"

@@ -307,10 +307,7 @@ enum { SUMS_MAX = 96 << 10, A_RANGE_MAX = 16, PIECES_MAX = 32, PIECE_CHUNKS_MIN 
 static weight_job describe(const conv2d *problem) {
   weight_job job = {.c = *problem};
   conv2d *c = &job.c;
-  if (c->taps == 1 && c->h.stride == 1 && c->w.stride == 1 && c->h.pad == 0 && c->w.pad == 0) { /* each pixel once: one row */
-    c->w.size = c->w.out = c->pixels;
-    c->h.size = c->h.out = 1;
-  }
+  conv_flatten(c);
   const int64_t reach_w = (c->w.kernel - 1) * c->w.dilation + 1;
   job.blocks = ceil_div(c->in_channels, B_BLOCK);
   job.pitch = min(c->in_channels, B_BLOCK);
