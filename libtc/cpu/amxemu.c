@@ -5,6 +5,8 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "f16.h"
+
 /* ---- Tiles ---- */
 
 enum { TILES = 8, ROWS_MAX = 16, ROW_BYTES_MAX = 64, LANES_MAX = ROW_BYTES_MAX / 4 };
@@ -108,6 +110,19 @@ void tc_amxemu_product(int c, int a, int b) {
   }
 }
 
+/* ---- Vectors ---- */
+
+static void widen(float *to, const uint16_t *from) {
+  for (int i = 0; i < LANES_MAX; i++) to[i] = f16_to_f32(from[i]);
+}
+
+static bool any_nan(const float *x) {
+  for (int i = 0; i < LANES_MAX; i++) {
+    if (isnan(x[i])) return true;
+  }
+  return false;
+}
+
 /* ---- The kernels ---- */
 
 #define ISA amxemu
@@ -117,5 +132,8 @@ void tc_amxemu_product(int c, int a, int b) {
 #define TILE_LOAD(t, base, stride) tc_amxemu_load(t, base, stride)
 #define TILE_STORE(t, base, stride) tc_amxemu_store(t, base, stride)
 #define TILE_PRODUCT(c, a, b) tc_amxemu_product(c, a, b)
+
+#define WIDEN(to, from) widen((float *)(to), (const uint16_t *)(from))
+#define ANY_NAN(x) any_nan((const float *)(x))
 
 #include "cpu/split_tmpl.h"

@@ -65,8 +65,10 @@ static inline range range_clip(range r, int64_t first, int64_t end) {
 
 /* ---- Drivers ---- */
 
-/* As matrix products whose operands are gathered while they are packed: any shape. */
+/* As matrix products whose operands are gathered while they are packed: any shape, but backward_input only of a kernel of one tap with no
+ * padding. */
 tc_status_t tc_conv_product_forward(tc_cpu *cpu, const conv2d *c);
+tc_status_t tc_conv_product_backward_input(tc_cpu *cpu, const conv2d *c);
 tc_status_t tc_conv_product_backward_weight(tc_cpu *cpu, const conv2d *c);
 
 /* As one product for each image, whose result is added to dX: any shape, and only pairs that exist. */

@@ -69,6 +69,7 @@ tc_status_t tc_cpu_conv2d_backward_input(void *state, const tc_conv2d_desc *d, c
   c.weight = tc_at(weight, d->w_offset, 2);
   c.dx = tc_at(dX, d->x_offset, 2);
   if (!tc_tiles_pay(cpu, c.in_channels, c.pixels, c.out_channels * c.taps)) return vector_backward_input(cpu, &c);
+  if (tc_conv_is_pointwise(&c)) return tc_conv_product_backward_input(cpu, &c);
   return tc_conv_tiles_suit_backward_input(&c) ? tc_conv_tiles_backward_input(cpu, &c, vector_backward_input)
                                                : tc_conv_scatter_backward_input(cpu, &c);
 }

@@ -51,28 +51,28 @@ static part_sizes choose_parts(const conv2d *c, int64_t threads) {
 static int64_t part_window(const part *t) { return (t->oy.end - t->oy.first) * t->c->w.out; }
 
 /* r = o, columns are the windows of the part's images. */
-static void part_dy_row(const void *self, int64_t item, int64_t r, int64_t first, int64_t n, float *out) {
+static void part_dy_row(const void *self, int64_t item, int64_t r, int64_t first, int64_t n, uint16_t *out) {
   (void)item;
   const part *t = self;
   const conv2d *c = t->c;
   const int64_t window = part_window(t);
   int64_t img = t->first_image + first / window, p = first % window;
-  while (n) {
+  for (; n; p = 0, img++) {
     const int64_t run = min(n, window - p);
-    c->kernels->widen(run, conv_image(c->dy, c, img, t->group, r, c->out_channels, c->pixels) + t->oy.first * c->w.out + p, out);
+    memcpy(out, conv_image(c->dy, c, img, t->group, r, c->out_channels, c->pixels) + t->oy.first * c->w.out + p,
+           (size_t)run * sizeof *out);
     out += run;
     n -= run;
-    p = 0;
-    img++;
   }
 }
 
 /* r = o, columns (i,t) of the part's channels. */
-static void part_weight_row(const void *self, int64_t item, int64_t r, int64_t first, int64_t n, float *out) {
+static void part_weight_row(const void *self, int64_t item, int64_t r, int64_t first, int64_t n, uint16_t *out) {
   (void)item;
   const part *t = self;
   const conv2d *c = t->c;
-  c->kernels->widen(n, c->weight + ((t->group * c->out_channels + r) * c->in_channels + t->first_channel) * c->taps + first, out);
+  memcpy(out, c->weight + ((t->group * c->out_channels + r) * c->in_channels + t->first_channel) * c->taps + first,
+         (size_t)n * sizeof *out);
 }
 
 static void add_strided(const tc_cpu_kernels *kernels, int64_t n, const float *src, int64_t stride, double *dst) {

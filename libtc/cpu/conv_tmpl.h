@@ -180,13 +180,21 @@ static void NAME(gather)(int64_t rows, int64_t n, const float *src, int64_t from
   }
 }
 
+static void NAME(pick)(int64_t n, const uint16_t *src, int64_t step, uint16_t *dst) {
+  if (step == 2) {
+    for (int64_t x = 0; x < n; x++) dst[x] = src[2 * x]; /* whole vectors of them */
+  } else {
+    for (int64_t x = 0; x < n; x++) dst[x] = src[step * x];
+  }
+}
+
 #ifndef HAS_WIDEN_EVEN
 /* dst[x] = src[2*x], widened. */
 static inline void widen_even(int64_t n, const uint16_t *src, float *dst) {
   uint16_t dense[64];
   for (int64_t x = 0; x < n; x += 64) {
     const int64_t part = n - x < 64 ? n - x : 64;
-    for (int64_t s = 0; s < part; s++) dense[s] = src[(x + s) * 2];
+    NAME(pick)(part, src + x * 2, 2, dense);
     NAME(widen)(part, dense, dst + x);
   }
 }
@@ -196,7 +204,7 @@ static inline void widen_apart(int64_t n, const uint16_t *src, int64_t step, flo
   uint16_t dense[64];
   for (int64_t x = 0; x < n; x += 64) {
     const int64_t part = n - x < 64 ? n - x : 64;
-    for (int64_t s = 0; s < part; s++) dense[s] = src[(x + s) * step];
+    NAME(pick)(part, src + x * step, step, dense);
     NAME(widen)(part, dense, dst + x);
   }
 }

@@ -1,29 +1,23 @@
 /* SPDX-License-Identifier: MIT */
+#include <string.h>
+
 #include "cpu/direct.h"
 #include "cpu/integer.h"
 #include "f16.h"
 #include "status.h"
 
-typedef struct matrix {
-  const tc_cpu_kernels *kernels;
-  tc_halves stored;
-} matrix;
-
 /* A matrix of so many stored rows and columns. A column without gaps is taken for a row. */
-static matrix matrix_of(const tc_cpu *cpu, const uint16_t *elements, int64_t rows, int64_t columns, int64_t ld, int64_t stride,
-                        bool rows_are_k) {
+static tc_halves matrix_of(const uint16_t *elements, int64_t rows, int64_t columns, int64_t ld, int64_t stride, bool rows_are_k) {
   const bool dense_column = columns == 1 && ld == 1;
-  return (matrix){cpu->kernels, {elements, dense_column ? rows : ld, stride, rows_are_k != dense_column}};
+  return (tc_halves){elements, dense_column ? rows : ld, stride, rows_are_k != dense_column};
 }
 
-static void matrix_row(const void *self, int64_t item, int64_t r, int64_t first, int64_t n, float *out) {
-  const matrix *m = self;
-  m->kernels->widen(n, m->stored.elements + item * m->stored.stride + r * m->stored.ld + first, out);
+static void matrix_row(const void *self, int64_t item, int64_t r, int64_t first, int64_t n, uint16_t *out) {
+  const tc_halves *m = self;
+  memcpy(out, m->elements + item * m->stride + r * m->ld + first, (size_t)n * sizeof *out);
 }
 
-static tc_source matrix_source(const matrix *m) {
-  return (tc_source){matrix_row, m, m->stored.rows_are_k, m->stored.rows_are_k ? 1 : 2};
-}
+static tc_source matrix_source(const tc_halves *m) { return (tc_source){matrix_row, m, m->rows_are_k, m->rows_are_k ? 1 : 2}; }
 
 typedef struct result {
   const tc_cpu_kernels *kernels;
@@ -86,15 +80,15 @@ static bool direct_pays(const tc_cpu_kernels *kernels, int64_t M, int64_t N, int
 /* So few columns that C's transpose is computed: B^T * A^T. */
 enum { NARROW = 32 };
 
-static tc_status_t run_direct(tc_cpu *cpu, const tc_gemm_batched_desc *d, const matrix *a, const matrix *b, tc_sink c) {
+static tc_status_t run_direct(tc_cpu *cpu, const tc_gemm_batched_desc *d, const tc_halves *a, const tc_halves *b, tc_sink c) {
   const bool transposed = d->N < d->M && d->N < NARROW;
   const tc_direct direct = {
       .items = d->batch,
       .M = transposed ? d->N : d->M,
       .N = transposed ? d->M : d->N,
       .K = d->K,
-      .a = transposed ? b->stored : a->stored,
-      .b = transposed ? a->stored : b->stored,
+      .a = transposed ? *b : *a,
+      .b = transposed ? *a : *b,
       .c = c,
       .transposed = transposed,
       .joined_columns = d->ldc == d->N,
@@ -106,8 +100,8 @@ tc_status_t tc_cpu_gemm(void *state, const tc_gemm_batched_desc *d, const tc_buf
   tc_cpu *cpu = state;
   if (d->K > 0) tc_kernel_use(cpu->kernels->gemm_name);
   const bool ta = d->transpose_a, tb = d->transpose_b;
-  const matrix a = matrix_of(cpu, tc_at(A, d->a_offset, 2), ta ? d->K : d->M, ta ? d->M : d->K, d->lda, d->stride_a, ta);
-  const matrix b = matrix_of(cpu, tc_at(B, d->b_offset, 2), tb ? d->N : d->K, tb ? d->K : d->N, d->ldb, d->stride_b, !tb);
+  const tc_halves a = matrix_of(tc_at(A, d->a_offset, 2), ta ? d->K : d->M, ta ? d->M : d->K, d->lda, d->stride_a, ta);
+  const tc_halves b = matrix_of(tc_at(B, d->b_offset, 2), tb ? d->N : d->K, tb ? d->K : d->N, d->ldb, d->stride_b, !tb);
   const bool reads = d->K > 0 && !tc_is_zero(d->alpha); /* A and B at all */
   const result c = {cpu->kernels, tc_at(C, d->c_offset, tc_dtype_size(d->c_dtype)), d->ldc, d->stride_c, reads ? d->alpha : 0,
                     d->beta};
@@ -123,7 +117,7 @@ tc_status_t tc_cpu_gemm(void *state, const tc_gemm_batched_desc *d, const tc_buf
       .b = matrix_source(&b),
       .c = sink,
       .split_k = true,
-      .tiles = tiles,
+      .tiles = tiles && reads,
       .strict = d->math_mode == TC_MATH_STRICT,
   };
   return tc_product_run(cpu, &product);

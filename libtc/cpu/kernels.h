@@ -53,6 +53,9 @@ typedef void tc_spread_kernel(int64_t rows, int64_t n, const uint16_t *src, int6
 typedef void tc_gather_kernel(int64_t rows, int64_t n, const float *src, int64_t from, const float *bias, uint16_t *dst,
                               int64_t ld);
 
+/* dst[x] = src[x*step], x < n. */
+typedef void tc_pick_kernel(int64_t n, const uint16_t *src, int64_t step, uint16_t *dst);
+
 /* Rows of n elements, r < rows.
  * widen_rows:  dst[r*to + x] = src[r*ld + x*step], widened.
  * narrow_rows: dst[r*to + x] = src[r*ld + x] + bias[r], narrowed; no bias if that is NULL. */
@@ -96,6 +99,7 @@ typedef struct tc_cpu_kernels {
   tc_outer_kernel *outer;
   tc_spread_kernel *spread;
   tc_gather_kernel *gather;
+  tc_pick_kernel *pick;
   tc_widen_rows_kernel *widen_rows;
   tc_narrow_rows_kernel *narrow_rows;
   tc_planes_kernel *planes;

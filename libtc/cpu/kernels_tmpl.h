@@ -146,6 +146,7 @@ const tc_cpu_kernels NAME(tc_cpu_kernels) = {
     .outer = NAME(outer),
     .spread = NAME(spread),
     .gather = NAME(gather),
+    .pick = NAME(pick),
     .widen_rows = NAME(widen_rows),
     .narrow_rows = NAME(narrow_rows),
     .planes = NAME(planes),

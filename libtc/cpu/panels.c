@@ -48,11 +48,18 @@ typedef struct packed {
   int64_t panel, ld;
 } packed;
 
+static void widen_row(const tc_cpu_kernels *kernels, const tc_source *source, int64_t item, int64_t r, int64_t first, int64_t n,
+                      float *out) {
+  uint16_t halves[TC_TILE_COLUMNS_MAX];
+  source->row(source->self, item, r, first, n, halves);
+  kernels->widen(n, halves, out);
+}
+
 /* Rows run along the strip: they are packed as they are. */
-static packed pack_along(const tc_source *source, const strip *s, int64_t width, float *memory) {
+static packed pack_along(const tc_cpu_kernels *kernels, const tc_source *source, const strip *s, int64_t width, float *memory) {
   const int64_t padded = round_up(s->n, width), ld = row_distance(padded);
   for (int64_t p = 0; p < s->kn; p++) {
-    source->row(source->self, s->item, s->k + p, s->first, s->n, memory + p * ld);
+    widen_row(kernels, source, s->item, s->k + p, s->first, s->n, memory + p * ld);
     for (int64_t x = s->n; x < padded; x++) memory[p * ld + x] = 0;
   }
   return (packed){memory, width, ld};
@@ -91,18 +98,21 @@ static void transpose(const float *staging, int64_t width, int64_t kn, float *pa
 }
 
 /* Rows run along k: width of them are read, then transposed into a panel. */
-static packed pack_across(const tc_source *source, const strip *s, int64_t width, float *memory, float *staging) {
+static packed pack_across(const tc_cpu_kernels *kernels, const tc_source *source, const strip *s, int64_t width, float *memory,
+                          float *staging) {
   for (int64_t x = 0; x < s->n; x += width) {
     const int64_t rows = min(width, s->n - x);
-    for (int64_t r = 0; r < rows; r++) source->row(source->self, s->item, s->first + x + r, s->k, s->kn, staging + r * STAGING_LD);
+    for (int64_t r = 0; r < rows; r++) widen_row(kernels, source, s->item, s->first + x + r, s->k, s->kn, staging + r * STAGING_LD);
     memset(staging + rows * STAGING_LD, 0, (size_t)((width - rows) * STAGING_LD) * sizeof(float));
     transpose(staging, width, s->kn, memory + x * s->kn);
   }
   return (packed){memory, width * s->kn, width};
 }
 
-static packed pack(const tc_source *source, const strip *s, int64_t width, float *memory, float *staging) {
-  return source->rows_are_k ? pack_along(source, s, width, memory) : pack_across(source, s, width, memory, staging);
+static packed pack(const tc_cpu_kernels *kernels, const tc_source *source, const strip *s, int64_t width, float *memory,
+                   float *staging) {
+  return source->rows_are_k ? pack_along(kernels, source, s, width, memory)
+                            : pack_across(kernels, source, s, width, memory, staging);
 }
 
 /* ---- Sums ---- */
@@ -114,8 +124,8 @@ tc_sums tc_panels_sum(const tc_cpu_kernels *kernels, const tc_product *product, 
   memset(sums, 0, (size_t)(block->m * ld) * sizeof(double));
   for (; k < k_end; k += TC_KC) {
     const int64_t kn = min(TC_KC, k_end - k);
-    const packed a = pack(&product->a, &(strip){block->item, block->i, block->m, k, kn}, mr, memory.a, memory.staging);
-    const packed b = pack(&product->b, &(strip){block->item, block->j, block->n, k, kn}, nr, memory.b, memory.staging);
+    const packed a = pack(kernels, &product->a, &(strip){block->item, block->i, block->m, k, kn}, mr, memory.a, memory.staging);
+    const packed b = pack(kernels, &product->b, &(strip){block->item, block->j, block->n, k, kn}, nr, memory.b, memory.staging);
     for (int64_t j = 0; j < block->n; j += nr) {
       for (int64_t i = 0; i < block->m; i += mr) {
         kernels->gemm(min(mr, block->m - i), kn, a.data + i / mr * a.panel, a.ld, b.data + j / nr * b.panel, b.ld,

@@ -15,7 +15,7 @@ typedef struct product_job {
   const tc_cpu_kernels *kernels;
   const tc_product *product;
   tc_split_plan *plan;         /* for tile products, else NULL */
-  int64_t mr, nr, columns_max; /* the register tile, and the widest block */
+  int64_t mr, nr;              /* the register tile */
   int64_t pieces, piece_terms; /* piece p has the terms from p * piece_terms on */
   int64_t mc, nc;              /* tile of a task */
   int64_t first;               /* item of this pass */
@@ -25,26 +25,43 @@ typedef struct product_job {
 /* ---- Blocks ---- */
 
 /* A task's own memory, in bytes from its start: sums, a row that leaves them, and the workspace of what computes them. */
-enum { ROW = TC_TILE_COLUMNS_MAX, AT_ROW = TC_TILE_ELEMENTS * 8, AT_REST = AT_ROW + ROW * 4 };
+enum { ROW = TC_TILE_COLUMNS_MAX, AT_ROW = TC_SPLIT_ELEMENTS * 8, AT_REST = AT_ROW + ROW * 4 };
 
 size_t tc_block_workspace_bytes(const tc_cpu *cpu) {
   return AT_REST + (cpu->split ? tc_split_bytes(cpu->kernels) : tc_panels_bytes(cpu->kernels));
 }
 
-static tc_sums sum_block(const product_job *job, const tc_block *block, int64_t k, int64_t k_end, char *workspace) {
-  double *sums = (double *)(void *)workspace;
-  if (job->plan) return tc_split_sum(job->plan, block, k, k_end, sums, workspace + AT_REST);
-  return tc_panels_sum(job->kernels, job->product, block, k, k_end, sums, workspace + AT_REST);
+/* Computes a block's terms k .. k_end-1 for the taker. */
+static void sum_block(const product_job *job, const tc_block *block, int64_t k, int64_t k_end, const tc_taker *taker,
+                      char *workspace) {
+  if (job->plan) {
+    tc_split_sum(job->plan, block, k, k_end, taker, workspace, workspace + AT_REST);
+  } else {
+    const tc_sums sums =
+        tc_panels_sum(job->kernels, job->product, block, k, k_end, (double *)(void *)workspace, workspace + AT_REST);
+    taker->take(taker->self, block, &sums);
+  }
+}
+
+typedef struct whole_sums {
+  const product_job *job;
+  float *row;
+} whole_sums;
+
+static void take_whole(const void *self, const tc_block *part, const tc_sums *sums) {
+  const whole_sums *w = self;
+  const tc_sink *c = &w->job->product->c;
+  for (int64_t i = 0; i < part->m; i++) {
+    float *row = sums->single ? sums->single + i * sums->ld : w->row;
+    if (sums->wide) w->job->kernels->round(part->n, sums->wide + i * sums->ld, row);
+    c->row(c->self, part->item, part->i + i, part->j, part->n, row);
+  }
 }
 
 static void run_block(const product_job *job, const tc_block *block, char *workspace) {
-  const tc_product *p = job->product;
-  const tc_sums sums = sum_block(job, block, 0, p->K, workspace);
-  for (int64_t i = 0; i < block->m; i++) {
-    float *row = sums.single ? sums.single + i * sums.ld : (float *)(void *)(workspace + AT_ROW);
-    if (sums.wide) job->kernels->round(block->n, sums.wide + i * sums.ld, row);
-    p->c.row(p->c.self, block->item, block->i + i, block->j, block->n, row);
-  }
+  const whole_sums whole = {job, (float *)(void *)(workspace + AT_ROW)};
+  const tc_taker taker = {take_whole, &whole};
+  sum_block(job, block, 0, job->product->K, &taker, workspace);
 }
 
 void tc_block_run(const tc_cpu *cpu, const tc_product *product, const tc_block *block, char *workspace) {
@@ -98,7 +115,7 @@ static void largest_tile(const product_job *job, int64_t *mc, int64_t *nc) {
   int64_t rows = mr;
   while ((rows + mr) * (rows + mr) * p->a.cost <= TC_TILE_ELEMENTS * p->b.cost) rows += mr;
   rows = min(rows, round_up(p->M, mr));
-  *nc = min(round_up(p->N, nr), round_down(min(TC_TILE_ELEMENTS / rows, job->columns_max), nr));
+  *nc = min(round_up(p->N, nr), round_down(min(TC_TILE_ELEMENTS / rows, TC_TILE_COLUMNS_MAX), nr));
   *mc = min(round_up(p->M, mr), round_down(min(TC_TILE_ELEMENTS / *nc, TC_TILE_ROWS_MAX), mr));
 }
 
@@ -125,6 +142,23 @@ static double *partial_row(const product_job *job, int64_t item, int64_t piece, 
   return job->partials + (((item - job->first) * job->pieces + piece) * job->product->M + i) * job->product->N;
 }
 
+typedef struct piece_sums {
+  const product_job *job;
+  int64_t piece;
+} piece_sums;
+
+static void take_piece(const void *self, const tc_block *part, const tc_sums *sums) {
+  const piece_sums *p = self;
+  for (int64_t i = 0; i < part->m; i++) {
+    double *row = partial_row(p->job, part->item, p->piece, part->i + i) + part->j;
+    if (sums->wide) {
+      memcpy(row, sums->wide + i * sums->ld, (size_t)part->n * sizeof(double));
+    } else {
+      for (int64_t x = 0; x < part->n; x++) row[x] = (double)sums->single[i * sums->ld + x];
+    }
+  }
+}
+
 static void tile_task(const void *arg, int64_t task, char *workspace) {
   const product_job *job = arg;
   const tc_product *p = job->product;
@@ -134,17 +168,11 @@ static void tile_task(const void *arg, int64_t task, char *workspace) {
   const tc_block block = {item, i, min(job->mc, p->M - i), j, min(job->nc, p->N - j)};
   if (job->pieces == 1) {
     run_block(job, &block, workspace);
-    return;
-  }
-  const int64_t k = piece * job->piece_terms;
-  const tc_sums sums = sum_block(job, &block, k, min(k + job->piece_terms, p->K), workspace);
-  for (int64_t r = 0; r < block.m; r++) {
-    double *row = partial_row(job, item, piece, i + r) + j;
-    if (sums.wide) {
-      memcpy(row, sums.wide + r * sums.ld, (size_t)block.n * sizeof(double));
-    } else {
-      for (int64_t x = 0; x < block.n; x++) row[x] = (double)sums.single[r * sums.ld + x];
-    }
+  } else {
+    const int64_t k = piece * job->piece_terms;
+    const piece_sums sums = {job, piece};
+    const tc_taker taker = {take_piece, &sums};
+    sum_block(job, &block, k, min(k + job->piece_terms, p->K), &taker, workspace);
   }
 }
 
@@ -169,7 +197,7 @@ static void reduce_task(const void *arg, int64_t task, char *workspace) {
 /* ---- Packing ahead ---- */
 
 /* An operand that several tiles need is packed before them, unless that takes too much memory. */
-enum { AHEAD_BYTES_MAX = 1 << 27 };
+enum { AHEAD_BYTES_MAX = 1 << 28 };
 
 typedef struct ahead_job {
   const tc_split_plan *plan;
@@ -251,23 +279,24 @@ static void cut_terms(product_job *job) {
 }
 
 tc_status_t tc_product_run(tc_cpu *cpu, const tc_product *product) {
-  product_job job = {.kernels = cpu->kernels,
-                     .product = product,
-                     .mr = cpu->kernels->mr,
-                     .nr = cpu->kernels->nr,
-                     .columns_max = TC_TILE_COLUMNS_MAX};
+  product_job job = {.kernels = cpu->kernels, .product = product, .mr = cpu->kernels->mr, .nr = cpu->kernels->nr};
   tc_split_plan plan;
   if (product->tiles) {
     plan = tc_split_plan_of(cpu, product, product->M);
     job.plan = &plan;
     job.mr = 2 * plan.a.unit;
     job.nr = 2 * plan.b.unit;
-    job.columns_max = TC_SPLIT_BLOCK_COLUMNS_MAX;
   }
   cut_terms(&job);
   const double multiplies = (double)product->items * (double)product->M * (double)product->N * (double)(product->K + 1);
   const int64_t threads = tc_cpu_threads(cpu, multiplies);
-  choose_tile(&job, threads);
+  if (job.plan) {
+    const tc_split_size size = tc_split_choose(job.plan, job.pieces, threads);
+    job.mc = size.rows;
+    job.nc = size.columns;
+  } else {
+    choose_tile(&job, threads);
+  }
   const int64_t tasks = product->items * item_tiles(&job);
   tc_team team;
   TC_TRY(tc_team_take(cpu, threads, tasks, tc_block_workspace_bytes(cpu), &team));

@@ -2,7 +2,7 @@
  *
  * The one matrix product behind GEMM and all three convolutions: C[i,j] = sum over k of A[i,k] * B[k,j], for each of several items
  * (the matrices of a batch, or the groups of a convolution). Where A, B and C come from and go to is a function: an operand is read
- * by rows into fp32, a result is handed over by rows of fp32. So an im2col matrix is never built; its rows are gathered when a
+ * by rows of fp16, a result is handed over by rows of fp32. So an im2col matrix is never built; its rows are gathered when a
  * block of it is packed.
  */
 #ifndef TC_CPU_PRODUCT_H
@@ -11,7 +11,7 @@
 #include "cpu/cpu.h"
 
 /* out[0..n) = elements first .. first+n-1 of row r. */
-typedef void tc_source_row(const void *self, int64_t item, int64_t r, int64_t first, int64_t n, float *out);
+typedef void tc_source_row(const void *self, int64_t item, int64_t r, int64_t first, int64_t n, uint16_t *out);
 
 typedef struct tc_source {
   tc_source_row *row;

@@ -6,6 +6,8 @@
  *   TILE_ZERO(t)                                 tile t = 0
  *   TILE_LOAD(t, base, stride), TILE_STORE(t, base, stride)   rows of memory, stride bytes apart
  *   TILE_PRODUCT(c, a, b)                        tile c += a * b, bf16 pairs with fp32 sums
+ *   WIDEN(to, from)                              *to = *from, vectors of 16 fp32 and fp16
+ *   ANY_NAN(x)                                   whether one of the 16 fp32 of *x is NaN
  * Tiles are named by literal numbers: C is 0 to 3, A 4 and 5, B 6 and 7.
  *
  * What the order of operations is good for, at 16 rows (the tile unit takes 16 cycles for a product, a load from L1 takes 8):
@@ -129,7 +131,11 @@ static void NAME(split_gemm)(const tc_split_block *block, const tc_split_side *s
 typedef uint32_t words __attribute__((vector_size(64)));
 typedef float floats __attribute__((vector_size(64)));
 typedef float unaligned_floats __attribute__((vector_size(64), aligned(4), may_alias));
-typedef uint32_t unaligned_words __attribute__((vector_size(64), aligned(4), may_alias));
+typedef uint16_t row_bf16 __attribute__((vector_size(64)));
+typedef uint16_t halves __attribute__((vector_size(32)));
+typedef uint16_t unaligned_halves __attribute__((vector_size(32), aligned(2), may_alias));
+typedef uint16_t aliased_halves __attribute__((vector_size(32), may_alias));
+typedef uint16_t unaligned_row __attribute__((vector_size(64), aligned(2), may_alias));
 
 #if defined(__clang__) || __GNUC__ >= 12
 #define PICK(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
@@ -137,22 +143,51 @@ typedef uint32_t unaligned_words __attribute__((vector_size(64), aligned(4), may
 #define PICK(a, b, ...) __builtin_shuffle(a, b, (__typeof__((a) < (b))){__VA_ARGS__})
 #endif
 
-/* hi and lo have their bf16 in the upper halves of the lanes. Adding one less than half of the last place, and one more if it is odd,
- * then cutting, rounds to nearest even. A value of infinity or NaN becomes 0 and sets bits of special. */
-INLINE void split(const floats *x, words *hi, words *lo, words *special) {
-  const words bits = (words)*x, infinite = (words)((bits & 0x7f800000u) == 0x7f800000u), finite = bits & ~infinite;
-  *special |= infinite;
-  *hi = (finite + 0x7fffu + (finite >> 16 & 1u)) & 0xffff0000u;
-  *lo = (words)((floats)finite - (floats)*hi);
+/* A row of a tile of fp16: 32 terms of a row of A, or 16 pairs of terms. */
+typedef struct half_row {
+  halves first, second;
+} half_row;
+
+/* The words of two rows, side by side. */
+INLINE void join(const uint16_t *even, const uint16_t *odd, half_row *row) {
+  const halves e = *(const unaligned_halves *)even, o = *(const unaligned_halves *)odd;
+  row->first = PICK(e, o, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+  row->second = PICK(e, o, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
 }
 
-/* The pairs (even, odd) of each lane. */
-INLINE void split_pairs(const floats *even, const floats *odd, words *hi, words *lo, words *special) {
-  words even_hi, even_lo, odd_hi, odd_lo;
-  split(even, &even_hi, &even_lo, special);
-  split(odd, &odd_hi, &odd_lo, special);
-  *hi = even_hi >> 16 | odd_hi;
-  *lo = even_lo >> 16 | odd_lo;
+INLINE void load(const uint16_t *src, half_row *row) {
+  row->first = *(const unaligned_halves *)src;
+  row->second = *(const unaligned_halves *)(src + 16);
+}
+
+/* 0 in the place of infinities and NaNs. */
+INLINE void clean_up(halves *x) { *x &= ~(halves)((*x & 0x7c00u) == 0x7c00u); }
+
+/* x = hi + lo, with their bf16 in the upper halves of the lanes. Adding half of the last place, then cutting, rounds to nearest, ties
+ * away from 0. Of infinity and NaN, lo is NaN. */
+INLINE void split(const floats *x, words *hi, floats *lo) {
+  *hi = ((words)*x + 0x8000u) & 0xffff0000u;
+  *lo = *x - (floats)*hi;
+}
+
+#define UPPER \
+  1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31, 33, 35, 37, 39, 41, 43, 45, 47, 49, 51, 53, 55, 57, 59, 61, 63
+
+/* Writes a row of a hi tile and of a lo tile. nans gathers what isn't finite, which none of it is once rows are clean. */
+INLINE void split_row(half_row *row, bool clean, char *hi, char *lo, floats *nans) {
+  floats first, second;
+  if (clean) clean_up(&row->first);
+  if (clean) clean_up(&row->second);
+  WIDEN(&first, &row->first);
+  WIDEN(&second, &row->second);
+  words first_hi, second_hi;
+  floats first_lo, second_lo;
+  split(&first, &first_hi, &first_lo);
+  split(&second, &second_hi, &second_lo);
+  *nans += first_lo;
+  *nans += second_lo;
+  *(unaligned_row *)hi = PICK((row_bf16)first_hi, (row_bf16)second_hi, UPPER);
+  *(unaligned_row *)lo = PICK((row_bf16)first_lo, (row_bf16)second_lo, UPPER);
 }
 
 /* Exchanges, for all rows that differ by d, their lanes that differ by d. */
@@ -172,16 +207,96 @@ INLINE void split_pairs(const floats *even, const floats *odd, words *hi, words 
 #define LOW8 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23
 #define HIGH8 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31
 
+/* Of 16 by 16 words, each of which is a pair of terms. */
 INLINE void transpose(words t[16]){EXCHANGE(t, 1, LOW1, HIGH1) EXCHANGE(t, 2, LOW2, HIGH2) EXCHANGE(t, 4, LOW4, HIGH4)
                                        EXCHANGE(t, 8, LOW8, HIGH8)}
 
-INLINE void store(const words *t, void *dst) {
-  *(unaligned_words *)dst = *t;
+INLINE void source_row(bool along, const uint16_t *const *rows, int64_t at, int64_t i, half_row *row) {
+  if (along) {
+    join(rows[2 * i] + at, rows[2 * i + 1] + at, row);
+  } else {
+    load(rows[i] + at, row);
+  }
 }
+
+/* Two rows along x are the words of one pair, for each x: a row of a B tile. One row along the terms is a row of an A tile. */
+INLINE bool pack(bool along, bool clean, int64_t n, int64_t distance, const uint16_t *const *rows, int64_t at, char *hi, char *lo) {
+  floats nans = {0};
+  for (int64_t i = 0; i < n; i++) {
+    half_row row;
+    source_row(along, rows, at, i, &row);
+    split_row(&row, clean, hi + i * distance, lo + i * distance, &nans);
+  }
+  return ANY_NAN(&nans);
+}
+
+/* The other form than the one that rows are in. */
+INLINE bool pack_transposed(bool along, bool clean, int64_t n, int64_t distance, const uint16_t *const *rows, int64_t at, char *hi,
+                            char *lo) {
+  words t[16];
+  floats nans = {0};
+  for (int64_t i = 0; i < 16; i++) {
+    half_row row;
+    source_row(along, rows, at, i, &row);
+    ((aliased_halves *)&t[i])[0] = row.first;
+    ((aliased_halves *)&t[i])[1] = row.second;
+  }
+  transpose(t);
+  for (int64_t i = 0; i < n; i++) {
+    half_row row = {((const aliased_halves *)&t[i])[0], ((const aliased_halves *)&t[i])[1]};
+    split_row(&row, clean, hi + i * distance, lo + i * distance, &nans);
+  }
+  return ANY_NAN(&nans);
+}
+
+INLINE bool pack_form(const tc_split_form *form, bool clean, const uint16_t *const *rows, int64_t at, char *hi, char *lo) {
+  if (form->pairs)
+    return form->along ? pack(true, clean, 16, 64, rows, at, hi, lo) : pack_transposed(false, clean, 16, 64, rows, at, hi, lo);
+  return form->along ? pack_transposed(true, clean, form->rows, form->lda, rows, at, hi, lo)
+                     : pack(false, clean, form->rows, form->lda, rows, at, hi, lo);
+}
+
+static bool NAME(split_pack)(const tc_split_form *form, const uint16_t *const *rows, int64_t at, void *hi, void *lo) {
+  if (!pack_form(form, false, rows, at, hi, lo)) return false;
+  pack_form(form, true, rows, at, hi, lo);
+  return true;
+}
+
+/* ---- Sums ---- */
+
+static void NAME(split_add)(int64_t rows, int64_t columns, const float *src, int64_t lds, float *dst, int64_t ldd) {
+  for (int64_t i = 0; i < rows; i++) {
+    for (int64_t j = 0; j < columns; j += 16) {
+      *(unaligned_floats *)(dst + i * ldd + j) += *(const unaligned_floats *)(src + i * lds + j);
+    }
+  }
+}
+
+/* LEGACY */
+typedef uint32_t unaligned_words __attribute__((vector_size(64), aligned(4), may_alias));
+/* hi and lo have their bf16 in the upper halves of the lanes. Adding one less than half of the last place, and one more if it is odd,
+ * then cutting, rounds to nearest even. A value of infinity or NaN becomes 0 and sets bits of special. */
+INLINE void old_split(const floats *x, words *hi, words *lo, words *special) {
+  const words bits = (words)*x, infinite = (words)((bits & 0x7f800000u) == 0x7f800000u), finite = bits & ~infinite;
+  *special |= infinite;
+  *hi = (finite + 0x7fffu + (finite >> 16 & 1u)) & 0xffff0000u;
+  *lo = (words)((floats)finite - (floats)*hi);
+}
+
+/* The pairs (even, odd) of each lane. */
+INLINE void split_pairs(const floats *even, const floats *odd, words *hi, words *lo, words *special) {
+  words even_hi, even_lo, odd_hi, odd_lo;
+  old_split(even, &even_hi, &even_lo, special);
+  old_split(odd, &odd_hi, &odd_lo, special);
+  *hi = even_hi >> 16 | odd_hi;
+  *lo = even_lo >> 16 | odd_lo;
+}
+
+INLINE void store(const words *t, void *dst) { *(unaligned_words *)dst = *t; }
 
 /* Pairs of terms are words. Two rows along x give the words of one pair, for each x: row i of a B tile. One row along the terms gives the
  * words of one x: row i of an A tile. */
-INLINE void split_row(bool along, int64_t i, const float *src, int64_t ld, words *hi, words *lo, words *special) {
+INLINE void old_row(bool along, int64_t i, const float *src, int64_t ld, words *hi, words *lo, words *special) {
   const float *row = src + (along ? 2 * i : i) * ld;
   const floats first = *(const unaligned_floats *)row, second = *(const unaligned_floats *)(row + (along ? ld : 16));
   const floats even = along ? first : PICK(first, second, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
@@ -195,11 +310,11 @@ INLINE bool any_lane(const words *special) {
   return any;
 }
 
-INLINE bool pack(bool along, int64_t rows, int64_t distance, const float *src, int64_t ld, char *hi, char *lo) {
+INLINE bool old_pack(bool along, int64_t rows, int64_t distance, const float *src, int64_t ld, char *hi, char *lo) {
   words special = {0};
   for (int64_t i = 0; i < rows; i++) {
     words h, l;
-    split_row(along, i, src, ld, &h, &l, &special);
+    old_row(along, i, src, ld, &h, &l, &special);
     store(&h, hi + i * distance);
     store(&l, lo + i * distance);
   }
@@ -207,9 +322,9 @@ INLINE bool pack(bool along, int64_t rows, int64_t distance, const float *src, i
 }
 
 /* The other form than the one that src gives row by row. */
-INLINE bool pack_transposed(bool along, int64_t rows, int64_t distance, const float *src, int64_t ld, char *hi, char *lo) {
+INLINE bool old_transposed(bool along, int64_t rows, int64_t distance, const float *src, int64_t ld, char *hi, char *lo) {
   words h[16], l[16], special = {0};
-  for (int64_t i = 0; i < 16; i++) split_row(along, i, src, ld, &h[i], &l[i], &special);
+  for (int64_t i = 0; i < 16; i++) old_row(along, i, src, ld, &h[i], &l[i], &special);
   transpose(h);
   transpose(l);
   for (int64_t i = 0; i < rows; i++) {
@@ -219,16 +334,19 @@ INLINE bool pack_transposed(bool along, int64_t rows, int64_t distance, const fl
   return any_lane(&special);
 }
 
-static bool NAME(split_pack)(const tc_split_form *form, const float *src, int64_t ld, void *hi, void *lo) {
-  if (form->pairs) return form->along ? pack(true, 16, 64, src, ld, hi, lo) : pack_transposed(false, 16, 64, src, ld, hi, lo);
-  return form->along ? pack_transposed(true, form->rows, form->lda, src, ld, hi, lo)
-                     : pack(false, form->rows, form->lda, src, ld, hi, lo);
+static bool NAME(old_pack)(const tc_split_form *form, const float *src, int64_t ld, void *hi, void *lo) {
+  if (form->pairs) return form->along ? old_pack(true, 16, 64, src, ld, hi, lo) : old_transposed(false, 16, 64, src, ld, hi, lo);
+  return form->along ? old_transposed(true, form->rows, form->lda, src, ld, hi, lo)
+                     : old_pack(false, form->rows, form->lda, src, ld, hi, lo);
 }
 
+/* END LEGACY */
 const tc_split_kernels NAME(tc_split_kernels) = {
     .name = "tc_gemm_bf16x2bf16x2_f32_32x32_" TEXT(ISA),
     .begin = NAME(split_begin),
     .end = NAME(split_end),
     .gemm = NAME(split_gemm),
-    .pack = NAME(split_pack),
+    .add = NAME(split_add),
+    .pack = NAME(old_pack),
+    .pack_halves = NAME(split_pack),
 };

@@ -406,10 +406,26 @@ static void check_rows(int64_t rows, int64_t n, int64_t step, placement place, r
   guarded_close(&floats);
 }
 
+static void check_pick(int64_t n, int64_t step, placement place, rng *r) {
+  guarded src_memory = {0}, dst_memory = {0};
+  uint16_t *src = open_halves(&src_memory, (n - 1) * step + 1, place), *dst = open_halves(&dst_memory, n, place);
+  for (int64_t i = 0; i < (n - 1) * step + 1; i++) src[i] = any_half(r);
+  kernels->pick(n, src, step, dst);
+  bool same = true;
+  for (int64_t x = 0; x < n; x++) same &= dst[x] == src[x * step];
+  note("n %lld, step %lld", (long long)n, (long long)step);
+  CHECK(same);
+  guarded_close(&src_memory);
+  guarded_close(&dst_memory);
+}
+
 static void rows_of_conversions(void) {
   rng r = {test_seed()};
   for (int64_t n = 1; n <= 70; n++) {
-    for (int64_t step = 1; step <= 3; step++) check_rows(1 + n % 8, n, step, n % 2 ? AT_END : AT_START, &r);
+    for (int64_t step = 1; step <= 3; step++) {
+      check_rows(1 + n % 8, n, step, n % 2 ? AT_END : AT_START, &r);
+      check_pick(n, step, n % 2 ? AT_END : AT_START, &r);
+    }
   }
 }
 

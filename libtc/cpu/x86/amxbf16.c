@@ -18,4 +18,9 @@
   __asm__ volatile("tilestored %%tmm" #t ", (%0,%1,1)" : : "r"((void *)(base)), "r"((int64_t)(stride)) : "memory")
 #define TILE_PRODUCT(c, a, b) __asm__ volatile("tdpbf16ps %%tmm" #b ", %%tmm" #a ", %%tmm" #c : :)
 
+#define WIDEN(to, from) (*(to) = (floats)_mm512_cvtph_ps((__m256i) * (from)))
+#define ANY_NAN(x) (_mm512_cmp_ps_mask((__m512) * (x), (__m512) * (x), _CMP_UNORD_Q) != 0)
+
+#include <immintrin.h>
+
 #include "cpu/split_tmpl.h"
