@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * fp16 products on bf16 tiles. Every finite fp16 value is hi + lo, hi being the nearest bf16 value (ties away from 0) and lo a bf16 value
+ * fp16 products on bf16 tiles. Every finite fp16 value is hi + lo, hi being a nearest bf16 value and lo a bf16 value
  * too, and a product of two bf16 values is exact in fp32. So with fp32 sums
  *     a*b = hi*hi + hi*lo + lo*hi + lo*lo,   where |lo*lo| <= 2^-16 |a*b| is left out, but not in math_mode strict
  * keeps fp16 accuracy at a third of the speed of bf16. No bf16 value or product is subnormal, so that the flush to zero of tile
@@ -62,16 +62,18 @@ typedef struct tc_split_block {
 
 typedef void tc_split_gemm_kernel(const tc_split_block *block, const tc_split_side *side);
 
-/* Splits 32 terms of 16 rows of A or columns of B, x. Term p of x is rows[p][at + x] if along (rows run along x), else
- * rows[x][at + p]. hi and lo become B tiles with ldb 64 if pairs, else A tiles of that many rows, lda apart; rows are written in rising
- * order, should they overlap. Returns whether a value was infinite or NaN; 0 is in its place. All 16 x are read, but for neither along
- * nor pairs only the rows that are written. */
+/* How 32 terms of 16 rows of A or columns of B, x, lie: along means that rows of memory run along x, else along the terms. They become B
+ * tiles with ldb 64 if pairs, else A tiles of that many rows, lda apart; rows are written in rising order, should they overlap. */
 typedef struct tc_split_form {
   bool along, pairs;
   int64_t rows, lda;
 } tc_split_form;
 
+/* Splits fp16 values. Term p of x is rows[p][at + x] if along, else rows[x][at + p]. Returns whether a value was infinite or NaN; 0 is in
+ * its place. All 16 x are read, but for neither along nor pairs only the rows that are written. */
 typedef bool tc_split_pack_halves_kernel(const tc_split_form *form, const uint16_t *const *rows, int64_t at, void *hi, void *lo);
+
+/* The same for fp32 copies of fp16 values, at src[p*ld + x] if along, else at src[x*ld + p]; hi rounds ties to even here. */
 typedef bool tc_split_pack_kernel(const tc_split_form *form, const float *src, int64_t ld, void *hi, void *lo);
 
 /* dst[i*ldd + j] += src[i*lds + j], for i < rows and whole cache lines of j that cover columns. */

@@ -272,11 +272,12 @@ static void NAME(split_add)(int64_t rows, int64_t columns, const float *src, int
   }
 }
 
-/* LEGACY */
+/* ---- Packing fp32 copies of fp16 values, which conv_tiles.c and conv_tiles_weight.c stage ---- */
+
 typedef uint32_t unaligned_words __attribute__((vector_size(64), aligned(4), may_alias));
 /* hi and lo have their bf16 in the upper halves of the lanes. Adding one less than half of the last place, and one more if it is odd,
  * then cutting, rounds to nearest even. A value of infinity or NaN becomes 0 and sets bits of special. */
-INLINE void old_split(const floats *x, words *hi, words *lo, words *special) {
+INLINE void split_single(const floats *x, words *hi, words *lo, words *special) {
   const words bits = (words)*x, infinite = (words)((bits & 0x7f800000u) == 0x7f800000u), finite = bits & ~infinite;
   *special |= infinite;
   *hi = (finite + 0x7fffu + (finite >> 16 & 1u)) & 0xffff0000u;
@@ -286,8 +287,8 @@ INLINE void old_split(const floats *x, words *hi, words *lo, words *special) {
 /* The pairs (even, odd) of each lane. */
 INLINE void split_pairs(const floats *even, const floats *odd, words *hi, words *lo, words *special) {
   words even_hi, even_lo, odd_hi, odd_lo;
-  old_split(even, &even_hi, &even_lo, special);
-  old_split(odd, &odd_hi, &odd_lo, special);
+  split_single(even, &even_hi, &even_lo, special);
+  split_single(odd, &odd_hi, &odd_lo, special);
   *hi = even_hi >> 16 | odd_hi;
   *lo = even_lo >> 16 | odd_lo;
 }
@@ -296,7 +297,7 @@ INLINE void store(const words *t, void *dst) { *(unaligned_words *)dst = *t; }
 
 /* Pairs of terms are words. Two rows along x give the words of one pair, for each x: row i of a B tile. One row along the terms gives the
  * words of one x: row i of an A tile. */
-INLINE void old_row(bool along, int64_t i, const float *src, int64_t ld, words *hi, words *lo, words *special) {
+INLINE void single_row(bool along, int64_t i, const float *src, int64_t ld, words *hi, words *lo, words *special) {
   const float *row = src + (along ? 2 * i : i) * ld;
   const floats first = *(const unaligned_floats *)row, second = *(const unaligned_floats *)(row + (along ? ld : 16));
   const floats even = along ? first : PICK(first, second, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
@@ -310,11 +311,11 @@ INLINE bool any_lane(const words *special) {
   return any;
 }
 
-INLINE bool old_pack(bool along, int64_t rows, int64_t distance, const float *src, int64_t ld, char *hi, char *lo) {
+INLINE bool pack_singles(bool along, int64_t rows, int64_t distance, const float *src, int64_t ld, char *hi, char *lo) {
   words special = {0};
   for (int64_t i = 0; i < rows; i++) {
     words h, l;
-    old_row(along, i, src, ld, &h, &l, &special);
+    single_row(along, i, src, ld, &h, &l, &special);
     store(&h, hi + i * distance);
     store(&l, lo + i * distance);
   }
@@ -322,9 +323,9 @@ INLINE bool old_pack(bool along, int64_t rows, int64_t distance, const float *sr
 }
 
 /* The other form than the one that src gives row by row. */
-INLINE bool old_transposed(bool along, int64_t rows, int64_t distance, const float *src, int64_t ld, char *hi, char *lo) {
+INLINE bool pack_singles_transposed(bool along, int64_t rows, int64_t distance, const float *src, int64_t ld, char *hi, char *lo) {
   words h[16], l[16], special = {0};
-  for (int64_t i = 0; i < 16; i++) old_row(along, i, src, ld, &h[i], &l[i], &special);
+  for (int64_t i = 0; i < 16; i++) single_row(along, i, src, ld, &h[i], &l[i], &special);
   transpose(h);
   transpose(l);
   for (int64_t i = 0; i < rows; i++) {
@@ -334,19 +335,19 @@ INLINE bool old_transposed(bool along, int64_t rows, int64_t distance, const flo
   return any_lane(&special);
 }
 
-static bool NAME(old_pack)(const tc_split_form *form, const float *src, int64_t ld, void *hi, void *lo) {
-  if (form->pairs) return form->along ? old_pack(true, 16, 64, src, ld, hi, lo) : old_transposed(false, 16, 64, src, ld, hi, lo);
-  return form->along ? old_transposed(true, form->rows, form->lda, src, ld, hi, lo)
-                     : old_pack(false, form->rows, form->lda, src, ld, hi, lo);
+static bool NAME(pack_singles)(const tc_split_form *form, const float *src, int64_t ld, void *hi, void *lo) {
+  if (form->pairs)
+    return form->along ? pack_singles(true, 16, 64, src, ld, hi, lo) : pack_singles_transposed(false, 16, 64, src, ld, hi, lo);
+  return form->along ? pack_singles_transposed(true, form->rows, form->lda, src, ld, hi, lo)
+                     : pack_singles(false, form->rows, form->lda, src, ld, hi, lo);
 }
 
-/* END LEGACY */
 const tc_split_kernels NAME(tc_split_kernels) = {
     .name = "tc_gemm_bf16x2bf16x2_f32_32x32_" TEXT(ISA),
     .begin = NAME(split_begin),
     .end = NAME(split_end),
     .gemm = NAME(split_gemm),
     .add = NAME(split_add),
-    .pack = NAME(old_pack),
+    .pack = NAME(pack_singles),
     .pack_halves = NAME(split_pack),
 };

@@ -91,6 +91,48 @@ static void check_pack(tc_split_form form, const float values[16][32], int64_t g
   guarded_close(&lo);
 }
 
+/* The same values as fp16: hi is a nearest bf16 value, lo the rest. */
+static void check_pack_halves(tc_split_form form, const uint16_t values[16][32], int64_t gap) {
+  int64_t ld = (form.along ? 16 : TERMS) + gap, src_rows = form.along ? TERMS : form.pairs ? 16 : form.rows;
+  int64_t rows = form.pairs ? 16 : form.rows, lda = form.pairs ? 64 : form.lda, bytes = (rows - 1) * lda + 64;
+  guarded src = guarded_open((size_t)(src_rows * ld - gap) * sizeof(uint16_t), gap % 2 ? AT_START : AT_END);
+  guarded hi = guarded_open((size_t)bytes, AT_END), lo = guarded_open((size_t)bytes, AT_END);
+  uint16_t *from = (uint16_t *)(void *)src.data;
+  const uint16_t *row[TERMS];
+  bool special = false, same = true;
+  for (int64_t i = 0; i < src_rows * ld - gap; i++) from[i] = 0x7e00;
+  for (int64_t i = 0; i < src_rows; i++) row[i] = from + i * ld;
+  for (int64_t x = 0; x < (form.along || form.pairs ? 16 : rows); x++) {
+    for (int64_t p = 0; p < TERMS; p++) {
+      from[form.along ? p * ld + x : x * ld + p] = values[x][p];
+      special |= !isfinite(half_value(values[x][p]));
+    }
+  }
+  note("halves along %d, pairs %d, rows %lld, gap %lld", form.along, form.pairs, (long long)form.rows, (long long)gap);
+  CHECK(kernels->pack_halves(&form, row, 0, hi.data, lo.data) == special);
+  for (int64_t x = 0; x < rows; x++) {
+    for (int64_t p = 0; p < TERMS; p++) {
+      double value = half_value(values[x][p]), high = (double)tile_value(hi.data, form, x, p);
+      if (!isfinite(value)) value = 0;
+      same &= high + (double)tile_value(lo.data, form, x, p) == value;
+      same &= fabs(value - high) <= (value == 0 ? 0 : ldexp(0.5, ilogb(value) - 7));
+    }
+  }
+  CHECK(same);
+  guarded_close(&src);
+  guarded_close(&hi);
+  guarded_close(&lo);
+}
+
+static void pack_halves(void) {
+  for (uint32_t first = 0; first < 0x10000; first += 16 * TERMS) {
+    uint16_t values[16][32];
+    for (uint32_t i = 0; i < 16 * TERMS; i++) values[i / TERMS][i % TERMS] = (uint16_t)(first + i);
+    for (int form = 0; form < 4; form++)
+      check_pack_halves((tc_split_form){form & 1, form & 2, 1 + first / 512 % 16, 64}, values, form);
+  }
+}
+
 static void pack_every_value(void) {
   for (uint32_t first = 0; first < 0x10000; first += 16 * TERMS) {
     float values[16][32];
@@ -276,8 +318,13 @@ static void limits(void) {
 }
 
 int main(int argc, char **argv) {
-  static const test tests[] = {{"pack_every_value", pack_every_value}, {"pack_forms", pack_forms}, {"pack_reports", pack_reports},
-                               {"pack_overlapping", pack_overlapping}, {"product", product},       {"limits", limits}};
+  static const test tests[] = {{"pack_halves", pack_halves},
+                               {"pack_every_value", pack_every_value},
+                               {"pack_forms", pack_forms},
+                               {"pack_reports", pack_reports},
+                               {"pack_overlapping", pack_overlapping},
+                               {"product", product},
+                               {"limits", limits}};
   kernels = find_kernels();
   return run_tests("split", tests, COUNT(tests), argc, argv);
 }
