@@ -29,10 +29,10 @@ constant bool SPLIT [[function_constant(TC_CONSTANT_SPLIT)]];
 constant bool ROUND_IN_BITS [[function_constant(TC_CONSTANT_ROUND_IN_BITS)]];
 
 /* Quotient and remainder, of 64 bits only where there is need: such a division is a long program. */
-TC_INLINE ulong2 divided(ulong value, uint by) {
-  if ((value >> 32) != 0ul) return ulong2(value / by, value % by);
-  const uint quotient = uint(value) / by;
-  return ulong2(quotient, uint(value) - quotient * by);
+TC_INLINE ulong2 divided(ulong value, ulong by) {
+  if (((value | by) >> 32) != 0ul) return ulong2(value / by, value % by);
+  const uint quotient = uint(value) / uint(by);
+  return ulong2(quotient, uint(value) - quotient * uint(by));
 }
 
 /* ---- Elements of an output ---- */
@@ -74,10 +74,10 @@ TC_INLINE void output_write(device uchar *output, ulong index, float value) {
 
 /* Adds the partial sums of one element, one for each part of K, in order. As a sum of long products does (tile.h), so that a product
  * in parts of TC_SUM_PRODUCTS has the bits of one in one piece. */
-TC_INLINE float sum_parts(device const float *partials, uint parts, ulong stride) {
+TC_INLINE float sum_parts(device const float *partials, ulong parts, ulong stride) {
   float total = 0.0f;
-  for (uint first = 0u; first < parts; first += TC_SUM_PRODUCTS) {
-    const uint count = min(parts - first, uint(TC_SUM_PRODUCTS));
+  for (ulong first = 0; first < parts; first += TC_SUM_PRODUCTS) {
+    const uint count = uint(min(parts - first, ulong(TC_SUM_PRODUCTS)));
     float sum = 0.0f;
     for (uint i = 0u; i < count; i++, partials += stride) sum += *partials;
     total += sum;

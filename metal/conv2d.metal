@@ -8,12 +8,12 @@
 template <class Shape, class B>
 TC_INLINE void forward(constant tc_conv2d_params &p, device const half *W, device const half *bias, device uchar *Y, tile_cut t,
                        image_pixel where, B b, threadgroup float4 *memory, tile_thread self) {
-  const group_tensor y = tensor_y(p, t.group);
+  const group_tensor y = tensor_y(p, t.product);
   const pixel_columns columns = {where.pixel, pixels_of_y(p), y.image};
   const tile_place place = place_of<Shape>(self);
   image_target target = image_target_of(p, t, Y, y.first + where.image * y.image, y.channel, columns, place);
-  if (ADD_BIAS) target.bias = bias + p.bias_offset + ulong(t.group) * p.out_channels + t.row + uint(place.row);
-  const along_k<Shape::M, Shape::K, Shape::THREADS> a(W + weight_of(p, t.group) + t.row * p.w_channel + t.k, p.w_channel, t.rows,
+  if (ADD_BIAS) target.bias = bias + p.bias_offset + t.product * p.out_channels + t.row + ulong(place.row);
+  const along_k<Shape::M, Shape::K, Shape::THREADS> a(W + weight_of(p, t.product) + t.row * p.w_channel + t.k, p.w_channel, t.rows,
                                                       VECTORS_A, self.index);
   tile_product<Shape>(a, b, target, t.depth, memory, self);
 }
@@ -23,7 +23,7 @@ TC_INLINE void forward_pointwise(constant tc_conv2d_params &p, device const half
                                  device uchar *Y, uint3 group, tile_thread self, threadgroup float4 *memory) {
   const tile_cut t = tile_cut_of<Shape>(p, group, p.N, p.K);
   const image_pixel where(t.column, pixels_of_y(p));
-  const group_tensor x = tensor_x(p, t.group);
+  const group_tensor x = tensor_x(p, t.product);
   const pixel_columns columns = {where.pixel, pixels_of_y(p), x.image};
   const across_k<Shape::N, Shape::K, Shape::THREADS> b(X + x.first + where.image * x.image + t.k * x.channel, x.channel, t.columns,
                                                        columns, VECTORS_B, self.index);
@@ -36,7 +36,7 @@ TC_INLINE void forward_window(constant tc_conv2d_params &p, device const half *X
                               threadgroup tap_entry *taps) {
   const tile_cut t = tile_cut_of<Shape>(p, group, p.N, p.K);
   const image_pixel where(t.column, pixels_of_y(p));
-  const group_tensor x = tensor_x(p, t.group);
+  const group_tensor x = tensor_x(p, t.product);
   const pixel_columns columns = {where.pixel, pixels_of_y(p), x.image};
   const window_across_k<Shape::N, Shape::K, Shape::THREADS> b(X + x.first + where.image * x.image, columns, uint(x.channel),
                                                               window_of(p), t.columns, uint(t.k), taps, self.index);
@@ -75,7 +75,7 @@ kernel void tc_conv2d_forward_reduce(constant tc_conv2d_params &p [[buffer(TC_BU
   const element e = element_of(p, group, at, span);
   if (e.row >= p.M || e.column >= p.N) return;
   const image_pixel where(e.column, pixels_of_y(p));
-  const group_tensor y = tensor_y(p, uint(e.z));
+  const group_tensor y = tensor_y(p, e.z);
   const float sum = sum_of(p, partials, e);
   output_write(Y, y.first + where.image * y.image + e.row * y.channel + where.pixel,
                ADD_BIAS ? sum + float(bias[p.bias_offset + e.z * p.out_channels + e.row]) : sum);
@@ -93,9 +93,9 @@ kernel void tc_conv2d_im2col(constant tc_conv2d_params &p [[buffer(TC_BUFFER_PAR
   const image_pixel where(e.column, pixels_of_y(p));
   device const half *image = X + p.x_offset + where.image * p.x_image;
   device half *to = col + p.y_offset + where.image * p.y_image + where.pixel;
-  const uint first = uint(e.row) * TC_COL_ROWS, end = min(first + TC_COL_ROWS, uint(p.M));
-  col_taps tap(window_of(p), where.pixel, first);
-  for (uint row = first; row < end; row++) {
+  const ulong first = e.row * TC_COL_ROWS, end = min(first + TC_COL_ROWS, p.M);
+  col_taps tap(window_of(p), where.pixel, uint(first));
+  for (ulong row = first; row < end; row++) {
     const bool in = tap.inside();
     const half value = image[in ? tap.at(p.x_channel) : 0ul];
     to[row * p.y_channel] = in ? value : 0.0h;

@@ -13,9 +13,9 @@ TC_INLINE void backward_input_pointwise(constant tc_conv2d_params &p, device uch
   const tile_cut t = tile_cut_of<Shape>(p, group, p.N, p.K);
   const uint pixels = pixels_of_y(p);
   const image_pixel where(t.column, pixels);
-  const group_tensor x = tensor_x(p, t.group), y = tensor_y(p, t.group);
+  const group_tensor x = tensor_x(p, t.product), y = tensor_y(p, t.product);
   const pixel_columns x_columns = {where.pixel, pixels, x.image}, y_columns = {where.pixel, pixels, y.image};
-  const across_k<Shape::M, Shape::K, Shape::THREADS> a(W + weight_of(p, t.group) + t.k * p.w_channel + t.row, p.w_channel, t.rows,
+  const across_k<Shape::M, Shape::K, Shape::THREADS> a(W + weight_of(p, t.product) + t.k * p.w_channel + t.row, p.w_channel, t.rows,
                                                        VECTORS_A, self.index);
   const across_k<Shape::N, Shape::K, Shape::THREADS> b(Y + y.first + where.image * y.image + t.k * y.channel, y.channel, t.columns,
                                                        y_columns, VECTORS_B, self.index);
@@ -47,9 +47,9 @@ kernel void tc_conv2d_col2im(constant tc_conv2d_params &p [[buffer(TC_BUFFER_PAR
   const image_pixel where(e.column, pixels_of_y(p));
   device atomic_float *image = X + p.x_offset + where.image * p.x_image;
   device const float *from = col + p.y_offset + where.image * p.y_image + where.pixel;
-  const uint first = uint(e.row) * TC_COL_ROWS, end = min(first + TC_COL_ROWS, uint(p.M));
-  col_taps tap(window_of(p), where.pixel, p.first_row + first);
-  for (uint row = first; row < end; row++) {
+  const ulong first = e.row * TC_COL_ROWS, end = min(first + TC_COL_ROWS, p.M);
+  col_taps tap(window_of(p), where.pixel, p.first_row + uint(first));
+  for (ulong row = first; row < end; row++) {
     if (tap.inside()) atomic_fetch_add_explicit(image + tap.at(p.x_channel), from[row * p.y_channel], memory_order_relaxed);
     tap.advance();
   }
@@ -77,9 +77,9 @@ struct phase_axis {
 
 /* Where the packed weights of a phase begin: after those of smaller residues of rows, then of columns. */
 TC_INLINE ulong phase_weights(constant tc_conv2d_params &p, int residue_y, int residue_x) {
-  const int taps = taps_before(residue_y, p.kH, p.stride_h) * p.kW +
-                   taps_with(residue_y, p.kH, p.stride_h) * taps_before(residue_x, p.kW, p.stride_w);
-  return ulong(taps) * p.groups * p.in_channels * p.out_channels;
+  const ulong taps = ulong(taps_before(residue_y, p.kH, p.stride_h)) * ulong(p.kW) +
+                     ulong(taps_with(residue_y, p.kH, p.stride_h)) * ulong(taps_before(residue_x, p.kW, p.stride_w));
+  return taps * p.groups * p.in_channels * p.out_channels;
 }
 
 /* Packs the weights: phase by phase, input channel by input channel, and for each what K runs over: taps of output channels. Sets the
@@ -110,20 +110,21 @@ struct phase_columns {
 
   TC_INLINE ulong at(uint column) const {
     const uint flat = first + column, pixel = flat % pixels;
-    return ulong(flat / pixels) * image + at_first + pixel / width * step_y + pixel % width * step_x;
+    return ulong(flat / pixels) * image + at_first + ulong(pixel / width) * step_y + pixel % width * step_x;
   }
 };
 
 /* The phase and the group that a product is. */
 struct phase {
-  uint group;
+  ulong group;
   phase_axis y, x;
-  uint pixels, K;
+  uint pixels;
+  ulong K;
 
-  phase(constant tc_conv2d_params &p, ulong product, uint phases_x, uint phases)
-      : group(uint(product / phases)), y(int(product % phases / phases_x), p.H, p.kH, p.stride_h, p.pad_h),
+  phase(constant tc_conv2d_params &p, ulong product, ulong phases_x, ulong phases)
+      : group(product / phases), y(int(product % phases / phases_x), p.H, p.kH, p.stride_h, p.pad_h),
         x(int(product % phases_x), p.W, p.kW, p.stride_w, p.pad_w), pixels(uint(y.pixels) * uint(x.pixels)),
-        K(p.out_channels * uint(y.taps) * uint(x.taps)) {}
+        K(ulong(p.out_channels) * ulong(y.taps) * ulong(x.taps)) {}
 
   /* first: the pixel of column 0. */
   TC_INLINE phase_columns columns(constant tc_conv2d_params &p, uint first_column) const {
@@ -134,20 +135,20 @@ struct phase {
 };
 
 TC_INLINE phase phase_of(constant tc_conv2d_params &p, ulong product) {
-  const uint phases_x = uint(min(p.stride_w, p.W));
-  return phase(p, product, phases_x, phases_x * uint(min(p.stride_h, p.H)));
+  const ulong phases_x = ulong(min(p.stride_w, p.W));
+  return phase(p, product, phases_x, phases_x * ulong(min(p.stride_h, p.H)));
 }
 
 /* One element of dX from the pairs that exist. weights: of its channel, as packed; image: dY. */
 TC_INLINE float sum_of_pairs(device const half *weights, device const half *image, window win, int y, int x, uint channels,
-                             uint channel) {
+                             ulong channel) {
   float total = 0.0f, sum = 0.0f;
   uint products = 0u;
   for (uint c = 0u; c < channels; c++, image += channel) {
     for (int ky = 0; ky < win.kH; ky++) {
       for (int kx = 0; kx < win.kW; kx++, weights++) {
         if (win.inside(y + ky, x + kx)) {
-          sum = fma(float(*weights), float(image[uint(y + ky) * uint(win.W) + uint(x + kx)]), sum);
+          sum = fma(float(*weights), float(image[ulong(y + ky) * ulong(win.W) + ulong(x + kx)]), sum);
           if (++products % TC_SUM_PRODUCTS == 0u) {
             total += sum;
             sum = 0.0f;
@@ -172,26 +173,24 @@ TC_INLINE void backward_input_window(constant tc_conv2d_params &p, device uchar 
   const phase_columns columns = f.columns(p, where.pixel);
   /* Where there are no taps, K is 0 and no one looks at them. */
   const window win = {p.out_H, p.out_W, max(f.y.taps, 1), max(f.x.taps, 1), 1, 1, f.y.pad, f.x.pad, f.x.pixels};
-  device const half *weights = packed + phase_weights(p, f.y.residue, f.x.residue);
-  const ulong row = f.group * p.M + t.row;
+  device const half *weights = packed + phase_weights(p, f.y.residue, f.x.residue) + (f.group * p.M + t.row) * f.K;
   device const half *image = Y + y.first + where.image * y.image;
-  if (f.K > 0u && *flag != 0u) {
+  if (f.K > 0ul && *flag != 0u) {
     for (int i = int(self.index); i < Shape::M * Shape::N; i += Shape::THREADS) {
       const tile_place place = {i / Shape::N, i % Shape::N};
       if (place.row >= int(t.rows) || place.column >= int(t.columns)) continue;
       const uint flat = where.pixel + uint(place.column), pixel = flat % f.pixels;
       float sum = 0.0f;
       if (t.k == 0ul) { /* the first part has all of it */
-        sum =
-            sum_of_pairs(weights + (row + uint(place.row)) * f.K, image + ulong(flat / f.pixels) * y.image, win,
-                         int(pixel) / win.grid_W - win.pad_h, int(pixel) % win.grid_W - win.pad_w, p.out_channels, uint(y.channel));
+        sum = sum_of_pairs(weights + ulong(place.row) * f.K, image + ulong(flat / f.pixels) * y.image, win,
+                           int(pixel) / win.grid_W - win.pad_h, int(pixel) % win.grid_W - win.pad_w, p.out_channels, y.channel);
       }
       image_target target = image_target_of(p, t, X, first, x.channel, columns, place);
       target.put(0, sum);
     }
     return;
   }
-  const along_k<Shape::M, Shape::K, Shape::THREADS> a(weights + row * f.K + t.k, f.K, t.rows, VECTORS_A, self.index);
+  const along_k<Shape::M, Shape::K, Shape::THREADS> a(weights + t.k, f.K, t.rows, VECTORS_A, self.index);
   const pixel_columns y_columns = {where.pixel, f.pixels, y.image};
   const window_across_k<Shape::N, Shape::K, Shape::THREADS> b(image, y_columns, uint(y.channel), win, t.columns, uint(t.k), taps,
                                                               self.index);
@@ -227,12 +226,12 @@ kernel void tc_conv2d_backward_input_reduce(constant tc_conv2d_params &p [[buffe
 template <class Shape, class B>
 TC_INLINE void backward_weight(constant tc_conv2d_params &p, device const half *Y, device uchar *W, tile_cut t, image_pixel where,
                                B b, threadgroup float4 *memory, threadgroup pixel_entry *entries, tile_thread self) {
-  const group_tensor y = tensor_y(p, t.group);
+  const group_tensor y = tensor_y(p, t.product);
   const pixel_columns columns = {where.pixel, pixels_of_y(p), y.image};
   const pixels_along_k<Shape::M, Shape::K, Shape::THREADS> a(Y + y.first + where.image * y.image + t.row * y.channel, y.channel,
                                                              t.rows, columns, entries, VECTORS_A, self.index);
   const image_target target =
-      image_target_of(p, t, W, weight_of(p, t.group) + t.column, p.w_channel, dense_columns(), place_of<Shape>(self));
+      image_target_of(p, t, W, weight_of(p, t.product) + t.column, p.w_channel, dense_columns(), place_of<Shape>(self));
   tile_product<Shape>(a, b, target, t.depth, memory, self);
 }
 
@@ -242,7 +241,7 @@ TC_INLINE void backward_weight_pointwise(constant tc_conv2d_params &p, device co
                                          threadgroup pixel_entry *entries) {
   const tile_cut t = tile_cut_of<Shape>(p, group, p.N, p.K);
   const image_pixel where(t.k, pixels_of_y(p));
-  const group_tensor x = tensor_x(p, t.group);
+  const group_tensor x = tensor_x(p, t.product);
   const pixel_columns columns = {where.pixel, pixels_of_y(p), x.image};
   const pixels_along_k<Shape::N, Shape::K, Shape::THREADS> b(X + x.first + where.image * x.image + t.column * x.channel, x.channel,
                                                              t.columns, columns, entries + Shape::K, VECTORS_B, self.index);
@@ -254,10 +253,10 @@ TC_INLINE void backward_weight_window(constant tc_conv2d_params &p, device const
                                       uint3 group, tile_thread self, threadgroup float4 *memory, threadgroup pixel_entry *entries) {
   const tile_cut t = tile_cut_of<Shape>(p, group, p.N, p.K);
   const image_pixel where(t.k, pixels_of_y(p));
-  const group_tensor x = tensor_x(p, t.group);
+  const group_tensor x = tensor_x(p, t.product);
   const pixel_columns columns = {where.pixel, pixels_of_y(p), x.image};
-  const window_along_k<Shape::N, Shape::K, Shape::THREADS> b(X + x.first + where.image * x.image, x.channel, window_of(p),
-                                                             uint(t.column), t.columns, columns, entries + Shape::K, self.index);
+  const window_along_k<Shape::N, Shape::K, Shape::THREADS> b(X + x.first + where.image * x.image, x.channel, window_of(p), t.column,
+                                                             t.columns, columns, entries + Shape::K, self.index);
   backward_weight<Shape>(p, Y, W, t, where, b, memory, entries, self);
 }
 
@@ -282,7 +281,7 @@ kernel void tc_conv2d_backward_weight_reduce(constant tc_conv2d_params &p [[buff
                                              device uchar *W [[buffer(TC_BUFFER_W)]], TC_ELEMENT_ARGUMENTS) {
   const element e = element_of(p, group, at, span);
   if (e.row >= p.M || e.column >= p.N) return;
-  output_write(W, weight_of(p, uint(e.z)) + e.row * p.w_channel + e.column, sum_of(p, partials, e));
+  output_write(W, weight_of(p, e.z) + e.row * p.w_channel + e.column, sum_of(p, partials, e));
 }
 
 /* ==== Runs of elements ==== */

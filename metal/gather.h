@@ -218,14 +218,15 @@ template <int EXTENT, int DEPTH, int THREADS> struct window_along_k {
   uint index;
   half4 values[COUNT];
 
-  window_along_k(device const half *source_, ulong channel, window win_, uint first_tap, uint valid, pixel_columns where,
+  window_along_k(device const half *source_, ulong channel, window win_, ulong first_tap, uint valid, pixel_columns where,
                  threadgroup pixel_entry *entries_, uint index_)
       : source(source_), entries(entries_), win(win_),
         pixel(where.first + index_, uint(DEPTH), where.pixels / uint(win_.grid_W), uint(win_.grid_W)), image(where.image),
         row(int(index_) / VECTORS_OF_ROW), column(int(index_) % VECTORS_OF_ROW * 4), index(index_) {
     const uint taps_of_channel = uint(win.kH) * uint(win.kW);
-    const uint first = first_tap % taps_of_channel;
-    source += first_tap / taps_of_channel * channel;
+    const ulong2 channel_tap = divided(first_tap, taps_of_channel);
+    const uint first = uint(channel_tap.y);
+    source += channel_tap.x * channel;
     TC_UNROLL
     for (int i = 0; i < COUNT; i++) {
       const uint flat = first + uint(min(row + i * ROWS, int(valid) - 1)), tap = flat % taps_of_channel;

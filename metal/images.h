@@ -32,15 +32,15 @@ struct group_tensor {
   ulong first, image, channel;
 };
 
-TC_INLINE group_tensor tensor_x(constant tc_conv2d_params &p, uint group) {
+TC_INLINE group_tensor tensor_x(constant tc_conv2d_params &p, ulong group) {
   return group_tensor{p.x_offset + group * p.x_group, p.x_image, p.x_channel};
 }
 
-TC_INLINE group_tensor tensor_y(constant tc_conv2d_params &p, uint group) {
+TC_INLINE group_tensor tensor_y(constant tc_conv2d_params &p, ulong group) {
   return group_tensor{p.y_offset + group * p.y_group, p.y_image, p.y_channel};
 }
 
-TC_INLINE ulong weight_of(constant tc_conv2d_params &p, uint group) { return p.w_offset + group * p.w_group; }
+TC_INLINE ulong weight_of(constant tc_conv2d_params &p, ulong group) { return p.w_offset + group * p.w_group; }
 
 TC_INLINE uint pixels_of_y(constant tc_conv2d_params &p) { return uint(p.out_H) * uint(p.out_W); }
 
@@ -53,9 +53,8 @@ TC_INLINE window window_of(constant tc_conv2d_params &p) {
 
 /* A tile of one of the products. */
 struct tile_cut {
-  uint group; /* nothing where a product is a phase of a group, too */
-  uint row;
-  ulong column, k;
+  ulong product; /* its group; in backward_input group * phases + phase */
+  ulong row, column, k;
   uint rows, columns; /* that are inside */
   int depth;          /* of this part of K; 0 if it has none */
   ulong partials;     /* SPLIT: where those of this product and part begin */
@@ -68,9 +67,9 @@ template <class Shape> TC_INLINE tile_cut tile_cut_of(constant tc_conv2d_params 
   const ulong z = p.origin.z + group.z;
   const ulong2 product_part = divided(z, p.parts);
   tile_cut t;
-  t.group = uint(product_part.x);
+  t.product = product_part.x;
   const tile_index tile = tile_of<Shape>(p.origin.x + group.x, p.origin.y + group.y, p.M, p.N);
-  t.row = tile.row * Shape::M;
+  t.row = ulong(tile.row) * Shape::M;
   t.column = ulong(tile.column) * Shape::N;
   t.k = product_part.y * p.part;
   t.rows = tile_left(p.M, t.row, Shape::M);
@@ -96,7 +95,7 @@ struct image_pixel {
 template <class Columns>
 TC_INLINE image_target image_target_of(constant tc_conv2d_params &p, tile_cut t, device uchar *output, ulong first, ulong ld,
                                        Columns columns, tile_place place) {
-  const uint row = t.row + uint(place.row);
+  const ulong row = t.row + ulong(place.row);
   image_target target;
   target.output = output;
   target.bias = nullptr;
@@ -137,7 +136,7 @@ struct col_taps {
 
   TC_INLINE bool inside() { return win.inside(y + int(tap.middle), x + int(tap.low)); }
   TC_INLINE ulong at(ulong channel) {
-    return tap.high * channel + uint(y + int(tap.middle)) * uint(win.W) + uint(x + int(tap.low));
+    return tap.high * channel + ulong(y + int(tap.middle)) * ulong(win.W) + ulong(x + int(tap.low));
   }
   TC_INLINE void advance() { tap.advance(); }
 };

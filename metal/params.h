@@ -2,9 +2,7 @@
  *
  * What the host tells a kernel: plain C and Metal shading language at once, the same bytes on both sides.
  *
- * Sizes, strides and offsets count elements. Strides and whole sizes have 64 bits; what is used inside a tile has 32. So has what a
- * rule of the plan (check_limits in plan_conv2d.c, tc_plan_emit_tiles) keeps below 2^31: groups, parts of K, planes, taps; of a
- * group the channels, and taps of all of them; rows of an im2col matrix.
+ * Sizes, strides and offsets count elements. Strides and whole sizes have 64 bits; what is used inside a tile has 32.
  */
 #ifndef TC_METAL_PARAMS_H
 #define TC_METAL_PARAMS_H
@@ -76,11 +74,11 @@ typedef struct tc_gemm_params {
   tc_origin origin;
   tc_u64 M, N, K;
   tc_u64 part; /* products in one part of K; the last one may have fewer */
-  tc_u32 parts;
-  float alpha, beta;
+  tc_u64 parts;
   tc_u64 a_offset, b_offset, c_offset;
   tc_u64 lda, ldb, ldc;
   tc_u64 stride_a, stride_b, stride_c; /* from item to item */
+  float alpha, beta;
 } tc_gemm_params;
 
 /* A convolution, in any direction. Of a tensor: offset of the first element, strides from image to image, group to group, channel to
@@ -95,13 +93,13 @@ typedef struct tc_conv2d_params {
   tc_origin origin;
   tc_u64 M, N, K;
   tc_u64 part;
-  tc_u32 parts;
-  tc_u32 groups;
+  tc_u64 parts;
   tc_u64 x_offset, x_image, x_group, x_channel;
   tc_u64 y_offset, y_image, y_group, y_channel;
   tc_u64 w_offset, w_group, w_channel;
   tc_u64 bias_offset;
   tc_u64 images;
+  tc_u32 groups;
   tc_u32 in_channels, out_channels; /* of a group */
   tc_i32 H, W, kH, kW, out_H, out_W;
   tc_i32 pad_h, pad_w, stride_h, stride_w;

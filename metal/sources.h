@@ -15,7 +15,7 @@
 
 /* One after the other. */
 struct dense_columns {
-  TC_INLINE uint at(uint column) const { return column; }
+  TC_INLINE ulong at(uint column) const { return column; }
 };
 
 /* Pixels of a plane, image after image. first: the pixel of column 0, in the first image. */

@@ -187,8 +187,6 @@ tc_status_t tc_plan_emit_elements(const tc_plan_builder *b, const tc_plan_step *
 
 tc_status_t tc_plan_emit_tiles(const tc_plan_builder *b, const tc_plan_step *step, const tc_plan_product *product,
                                const tc_plan_tile *tile, const tc_plan_parts *parts, double slowdown) {
-  TC_REQUIRE(parts->parts <= INT32_MAX, TC_ERROR_UNSUPPORTED, "%llu parts of a sum are more than Metal kernels can count, %d",
-             (unsigned long long)parts->parts, INT32_MAX);
   const double depth = (double)(tc_plan_ceil(parts->part, tile->K) * tile->K);
   const tc_plan_cost cost = {.multiplies = slowdown * tile->M * tile->N * depth / 512,
                              .cycles = 1000, /* to begin and to end */

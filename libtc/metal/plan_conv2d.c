@@ -154,7 +154,7 @@ static tiles_step tiles_make(const conv2d *c, int kind, tc_plan_product product,
   t.params.N = product.N;
   t.params.K = product.K;
   t.params.part = t.parts.part;
-  t.params.parts = (uint32_t)t.parts.parts;
+  t.params.parts = t.parts.parts;
   return t;
 }
 

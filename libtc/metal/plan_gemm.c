@@ -16,9 +16,7 @@ static tc_gemm_params params_of(const tc_gemm_batched_desc *d, const tc_plan_par
       .N = (uint64_t)d->N,
       .K = (uint64_t)d->K,
       .part = parts->part,
-      .parts = (uint32_t)parts->parts,
-      .alpha = d->alpha,
-      .beta = d->beta,
+      .parts = parts->parts,
       .a_offset = (uint64_t)d->a_offset,
       .b_offset = (uint64_t)d->b_offset,
       .c_offset = (uint64_t)d->c_offset,
@@ -28,6 +26,8 @@ static tc_gemm_params params_of(const tc_gemm_batched_desc *d, const tc_plan_par
       .stride_a = (uint64_t)d->stride_a,
       .stride_b = (uint64_t)d->stride_b,
       .stride_c = (uint64_t)d->stride_c,
+      .alpha = d->alpha,
+      .beta = d->beta,
   };
 }
 

@@ -1,17 +1,14 @@
 # SPDX-License-Identifier: MIT
 """Makes the kernels wrong in every way that mutants.py knows, and tells which faults the tests don't find.
 
-    python tests/metalsim/mutate.py BUILD [--sample N --seed TEXT] [--results FILE]
+    python tests/metalsim/mutate.py BUILD [--sample N --seed TEXT]
 
 BUILD is a build folder with -Dmetal_runtime=sim. Each mutant goes through the kernels' tests, those that find most of
 its kind first, until one fails. One that none finds needs a proof in equivalent.md that it is no fault: a mutant
 without one fails this program, and so do more than 3 in 100 that survive, and a proof that no mutant has a use for.
-With --results, mutants that were found before aren't tried again: so a run can be interrupted, and after a new test
-just the survivors are tried.
 """
 
 import argparse
-import json
 import os
 import random
 import re
@@ -201,50 +198,14 @@ def chosen(all_: Sequence[Mutant], given: argparse.Namespace) -> list[Mutant]:
     return random.Random(given.seed).sample(asked, min(given.sample, len(asked))) if given.sample else asked
 
 
-def tried(lab: Laboratory, some: Sequence[Mutant], jobs: int) -> Iterator[tuple[Mutant, str, str]]:
+def tried(lab: Laboratory, some: Sequence[Mutant], jobs: int) -> Iterator[tuple[Mutant, str]]:
     with ThreadPoolExecutor(jobs) as pool:
         futures = {pool.submit(lab.outcome, mutant): mutant for mutant in some}
         for number, future in enumerate(as_completed(futures), 1):
             mutant, (outcome, how) = futures[future], future.result()
             line = f"{number}/{len(some)} {outcome} {mutant.place} {mutant.kind}: {how}".rstrip(" :\n")
             print(line, file=sys.stderr, flush=True)
-            yield mutant, outcome, how
-
-
-class Results:
-    """Outcomes in a file, one in a line, the last one of a mutant counts; without a file they are forgotten.
-
-    A mutant is known by its key and, since equal lines have equal ones, its number among those.
-    """
-
-    def __init__(self, path: Path | None, all_: Sequence[Mutant]) -> None:
-        seen: Counter[tuple[str, ...]] = Counter()
-        self.path = path
-        self.names: dict[Mutant, str] = {}
-        for mutant in all_:
-            self.names[mutant] = json.dumps([*key(mutant), seen[key(mutant)]])
-            seen[key(mutant)] += 1
-        lines = path.read_text().splitlines() if path and path.exists() else []
-        self.known = {json.dumps(entry["mutant"]): entry["outcome"] for entry in map(json.loads, lines)}
-
-    def found(self, mutant: Mutant) -> str | None:
-        """What became of it before, if it didn't survive."""
-        outcome = self.known.get(self.names[mutant])
-        return outcome if outcome != SURVIVED else None
-
-    def add(self, mutant: Mutant, outcome: str, how: str) -> None:
-        if self.path:
-            entry = {"mutant": json.loads(self.names[mutant]), "outcome": outcome, "how": how}
-            with self.path.open("a") as file:
-                file.write(json.dumps(entry) + "\n")
-
-
-def outcomes_of(lab: Laboratory, some: Sequence[Mutant], jobs: int, results: Results) -> Iterator[tuple[Mutant, str]]:
-    before = {mutant: outcome for mutant in some if (outcome := results.found(mutant))}
-    yield from before.items()
-    for mutant, outcome, how in tried(lab, [mutant for mutant in some if mutant not in before], jobs):
-        results.add(mutant, outcome, how)
-        yield mutant, outcome
+            yield mutant, outcome
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -253,14 +214,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--sample", type=int, metavar="N", help="so many of them, chosen by the seed")
     parser.add_argument("--seed", default="", metavar="TEXT", help="for CI the commit's hash")
     parser.add_argument("--only", default="", metavar="REGEX", help="those of which kind, file, name or line match")
-    parser.add_argument("--results", type=Path, metavar="FILE", help="lines of JSON that are read first, then added to")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), metavar="N", help="at once")
     given = parser.parse_args(arguments)
     build = given.build.resolve()
     lab = Laboratory(build, (build / "metal/tc.metal").read_text())
     whole = not given.sample and not given.only
-    all_ = mutants(lab.text)
-    outcomes = list(outcomes_of(lab, chosen(all_, given), given.jobs, Results(given.results, all_)))
+    outcomes = list(tried(lab, chosen(mutants(lab.text), given), given.jobs))
     lab.check(GEMM)  # nobody changed the build meanwhile
     print("\n".join(table(outcomes)))
     wrong = list(verdict(outcomes, proofs(PROOFS.read_text()), whole))

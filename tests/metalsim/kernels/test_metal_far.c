@@ -4,7 +4,6 @@
  * changed so that the same problem lies far out in a huge one: at items, rows, columns, images and groups, and in memory, beyond 2^32.
  * Only what is touched has memory. The result has the same bits.
  */
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -81,7 +80,6 @@ typedef struct problem {
   tc_plan plan;
   layout operands[TC_ROLES];
   tc_plan_role output;
-  bool infinite; /* the first weight */
 } problem;
 
 /* What regions of the workspace, and a matrix in scratch memory, may take. */
@@ -118,7 +116,6 @@ static void compare(problem *near, problem *far, rng *r, const char *name) {
     here[role] = operand_open(&near->operands[role]);
     there[role] = operand_open(&far->operands[role]);
     if (role != TC_ROLE_SCRATCH_DX) fill(&here[role], &near->operands[role], r);
-    if (role == TC_ROLE_WEIGHT && near->infinite) memcpy(here[role].pointer, &(uint16_t){half_round(INFINITY)}, sizeof(uint16_t));
     operand_copy(&there[role], &far->operands[role], &here[role], &near->operands[role]);
   }
   if (run(near, here) && run(far, there)) {
@@ -277,7 +274,6 @@ static const conv convs[] = {
     {"forward, im2col", FORWARD, true, true, true, 1, 3, 5, 2, 3, 1, 1},
     {"forward, parts", FORWARD, false, false, true, 2, 120, 3, 2, 3, 1, 1},
     {"input, window", INPUT, false, true, false, 2, 3, 5, 4, 3, 1, 2},
-    {"input, window, pairs", INPUT, false, true, false, 2, 3, 5, 4, 3, 1, 2},
     {"input, pointwise", INPUT, false, true, true, 2, 4, 4, 2, 1, 0, 1},
     {"input, parts", INPUT, false, true, false, 2, 1, 129, 4, 3, 1, 2},
     {"input, col2im", INPUT, true, true, true, 1, 3, 5, 2, 3, 1, 1},
@@ -402,7 +398,7 @@ static problem conv_problem(const conv *c, const conv_distance *g) {
   const tc_plan_device *device = strstr(c->name, "parts") ? &many : &one;
   const uint64_t channel = in * taps + g->channel_stride + g->group_stride;
   const bool scatter = c->direction == INPUT && c->col;
-  problem p = {.infinite = strstr(c->name, "pairs")};
+  problem p = {0};
   switch (c->direction) {
   case FORWARD:
     CHECK_OK(tc_plan_conv2d_forward(device, &d, &request, &p.plan));
@@ -449,41 +445,9 @@ static void convolutions(void) {
   }
 }
 
-/* ---- Runs of elements ---- */
-
-static problem run_problem(const char *kernel, uint64_t first) {
-  enum { ELEMENTS = TC_RUN_ELEMENTS + 500 };
-  problem p = {.plan = {.steps = allocate(1, sizeof *p.plan.steps), .count = 1}, .output = TC_ROLE_Y};
-  p.plan.steps[0] = (tc_plan_step){.kernel = {kernel, 2, {{TC_CONSTANT_F32_OUTPUT, false}, {TC_CONSTANT_ROUND_IN_BITS, false}}},
-                                   .params_bytes = sizeof(tc_run_params),
-                                   .binding_count = 2,
-                                   .bindings = {{TC_BUFFER_X, TC_ROLE_X, false, 0}, {TC_BUFFER_Y, TC_ROLE_Y, true, 0}},
-                                   .threadgroups = {2, 1, 1},
-                                   .threads = {TC_RUN_THREADS, 1, 1}};
-  const tc_run_params params = {.origin = {.x = (uint32_t)(first / TC_RUN_ELEMENTS)}, .count = first + ELEMENTS, .offset = first};
-  memcpy(p.plan.steps[0].params, &params, sizeof params);
-  p.operands[TC_ROLE_X] = (layout){0, {0, 0, 0, 1}, {0, 0, 0, first}, {1, 1, 1, ELEMENTS}, sizeof(float)};
-  p.operands[TC_ROLE_Y] = (layout){first, {0, 0, 0, 1}, {0, 0, 0, first}, {1, 1, 1, ELEMENTS}, 2};
-  return p;
-}
-
-static void runs(void) {
-  static const char *const kernels[] = {"tc_zero", "tc_round"};
-  rng r = {test_seed() + 4};
-  for (size_t i = 0; i < COUNT(kernels); i++) {
-    problem near = run_problem(kernels[i], 0), far = run_problem(kernels[i], FAR);
-    compare(&near, &far, &r, kernels[i]);
-    tc_plan_free(&near.plan);
-    tc_plan_free(&far.plan);
-  }
-}
-
 int main(int argc, char **argv) {
-  static const test tests[] = {{"gemm_products", gemm_products},
-                               {"gemm_parts", gemm_parts},
-                               {"gemm_scaling", gemm_scaling},
-                               {"convolutions", convolutions},
-                               {"runs", runs}};
+  static const test tests[] = {
+      {"gemm_products", gemm_products}, {"gemm_parts", gemm_parts}, {"gemm_scaling", gemm_scaling}, {"convolutions", convolutions}};
   kernels_open();
   const int status = run_tests("metal_far", tests, COUNT(tests), argc, argv);
   kernels_close();
